@@ -1,0 +1,1 @@
+"""What would make a run fit, each piece of advice verified by running it."""

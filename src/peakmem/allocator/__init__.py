@@ -1,0 +1,1 @@
+"""The caching allocator's settings: parse, check, explain, per version; replay; search."""

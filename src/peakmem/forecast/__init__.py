@@ -1,0 +1,1 @@
+"""From a recording and a device to a Forecast: the sums, the peak, the verdict."""

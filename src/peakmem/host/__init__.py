@@ -1,0 +1,1 @@
+"""Host memory: the model of the process, pinned memory, workers, loading."""

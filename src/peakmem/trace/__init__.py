@@ -1,0 +1,1 @@
+"""What was recorded: events, roles, modules, frames; one file format; snapshot import and export."""

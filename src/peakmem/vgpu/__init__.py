@@ -1,0 +1,1 @@
+"""The virtual GPU: C++ sources, build-and-cache, the device catalogue."""
