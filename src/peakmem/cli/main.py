@@ -1,0 +1,82 @@
+"""The `peakmem` command: a group whose commands are loaded when they are called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from peakmem import __version__
+from peakmem.errors import PeakmemError
+
+_COMMANDS = {
+    "run": ("run", "Run a training script on a virtual GPU and say what it takes."),
+    "gpus": ("gpus", "List the cards that peakmem knows."),
+    "doctor": ("doctor", "Show what was found here, and whether the virtual GPU works."),
+}
+"""Name on the command line -> (module in `peakmem.cli`, line of help)."""
+
+
+class _LazyGroup(click.Group):
+    """Loads the module of a command when it is called, so that `peakmem --help` stays fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"peakmem.cli.{_COMMANDS[cmd_name][0]}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and name not in _COMMANDS:
+            raise PeakmemError(f"there is no command {name!r}", hint=_suggest(name))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().main(*args, **{**kwargs, "standalone_mode": True})
+        except PeakmemError as error:
+            report_error(error)
+            sys.exit(error.exit_code)
+
+
+def report_error(error: PeakmemError) -> None:
+    """Print an error on standard error: what was found, then what to do."""
+    click.echo(f"peakmem: {error.message}", err=True)
+    if error.hint:
+        click.echo(f"         {error.hint}", err=True)
+
+
+def _suggest(name: str) -> str:
+    import difflib
+
+    if name.endswith(".py"):
+        return f"to run a script: peakmem run {name}"
+    near = difflib.get_close_matches(name, _COMMANDS, n=1)
+    return f"did you mean peakmem {near[0]}?" if near else "peakmem --help lists the commands"
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", message="peakmem %(version)s")
+def peakmem() -> None:
+    """How much CPU and GPU memory will a training run take, and why?
+
+    peakmem runs your own script with your own PyTorch on a virtual GPU: everything that decides about memory is real,
+    only the computing is left out. No GPU is needed, and a step takes milliseconds.
+
+    \b
+    peakmem run train.py                       on the default card
+    peakmem run --gpu 4090 -- python train.py  will it fit on a 4090?
+    """

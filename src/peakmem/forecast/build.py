@@ -1,0 +1,201 @@
+"""From what a session left behind to a `Forecast`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import peakmem
+from peakmem.forecast.model import (
+    TIGHT_SHARE,
+    Assumption,
+    Forecast,
+    Gpu,
+    OutOfMemory,
+    Peak,
+    ScriptError,
+    StepPeak,
+    Verdict,
+)
+from peakmem.trace.recorded import Place, Recorded, history_peaks
+
+OUT_OF_MEMORY = ("torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Card:
+    """The card a run was made for: its total memory and what the context takes of it, both in bytes."""
+
+    name: str
+    total: int
+    compute_capability: str
+    context: int
+    context_error: int
+
+    @property
+    def usable(self) -> int:
+        """What the allocator may reserve."""
+        return max(self.total - self.context, 0)
+
+
+def build_forecast(
+    recorded: Recorded,
+    *,
+    card: Card,
+    command: tuple[str, ...],
+    alloc_conf: str,
+    seconds: float,
+    without_limit: Recorded | None = None,
+) -> Forecast:
+    """Make the forecast of one process.
+
+    Args:
+        recorded: the run on the card as it is.
+        card: the card.
+        command: the command as it was started.
+        alloc_conf: the allocator settings in force.
+        seconds: wall time of everything.
+        without_limit: the same run on a card without a limit, where the first one ran out of memory.
+    """
+    recording = recorded.recording
+    device = recording["devices"][0]
+    caught = recording["oom"] is not None and not _failed_for_memory(recording)
+    whole = without_limit or recorded
+    peak = _peak(whole, card)
+    oom = _out_of_memory(recorded, card, peak, caught=caught, known=without_limit is not None)
+    return Forecast(
+        peakmem=peakmem.__version__,
+        torch=recording["torch"],
+        command=command,
+        verdict=_verdict(card, peak, oom),
+        gpu=Gpu(name=card.name, total=card.total, compute_capability=card.compute_capability, usable=card.usable),
+        alloc_conf=alloc_conf,
+        peak=peak,
+        steps=_steps(whole),
+        steady=_steady(whole.recording["steps"]),
+        stopped=whole.recording["reason"],
+        floor=None,
+        segments=whole.recording["devices"][0]["segments"],
+        retries=device["num_alloc_retries"],
+        ooms=device["num_ooms"],
+        oom=oom,
+        error=script_error(recording),
+        convolution_range=None,
+        assumptions=_assumptions(whole.recording),
+        notes=tuple(_notes(whole.recording)),
+        seconds=round(seconds, 2),
+    )
+
+
+def script_error(recording: dict[str, Any]) -> ScriptError | None:
+    """How the script failed, unless it was for want of memory."""
+    error = recording["error"]
+    if error is None or _failed_for_memory(recording):
+        return None
+    return ScriptError(type=error["type"], message=error["message"], line=user_line(error["frames"]))
+
+
+def user_line(frames: list[tuple[str, int, str]]) -> str | None:
+    """The innermost line of the user's own code among frames (outermost first): "file:line"."""
+    for filename, line, _ in reversed(frames):
+        inside_a_package = any(part in filename for part in ("site-packages", "dist-packages", "peakmem/session/"))
+        if not inside_a_package and not filename.startswith("<") and "/lib/python3" not in filename:
+            return f"{filename}:{line}"
+    return None
+
+
+def _failed_for_memory(recording: dict[str, Any]) -> bool:
+    error = recording["error"]
+    if recording["oom"] is None or error is None:
+        return False
+    # Frameworks wrap the error in one of their own; the text survives.
+    return error["type"] in OUT_OF_MEMORY or "out of memory" in error["message"].lower()
+
+
+def _peak(recorded: Recorded, card: Card) -> Peak:
+    values = recorded.recording["devices"][0]["peak"]
+    event = recorded.peak_event()
+    place = recorded.place(event) if event is not None else Place(step=None, phase="other", op=None, module=None)
+    return Peak(
+        requested=values["requested"],
+        allocated=values["allocated"],
+        active=values["active"],
+        reserved=values["reserved"],
+        context=card.context,
+        context_error=card.context_error,
+        used=values["reserved"] + card.context,
+        step=place.step,
+        phase=place.phase,
+        op=place.op,
+        module=place.module,
+    )
+
+
+def _steps(recorded: Recorded) -> tuple[StepPeak, ...]:
+    history = history_peaks(recorded)
+    return tuple(
+        StepPeak(
+            index=index,
+            requested=history.requested[index] if history else None,
+            allocated=step["allocated"],
+            active=history.active[index] if history else None,
+            reserved=step["reserved"],
+            backwards=step["backwards"],
+            optimizers=step["optimizers"],
+        )
+        for index, step in enumerate(recorded.recording["steps"])
+    )
+
+
+def _steady(steps: list[dict[str, Any]]) -> bool:
+    if len(steps) < 2:
+        return False
+    last, before = steps[-1], steps[-2]
+    return (last["allocated"], last["reserved"]) == (before["allocated"], before["reserved"])
+
+
+def _out_of_memory(recorded: Recorded, card: Card, peak: Peak, *, caught: bool, known: bool) -> OutOfMemory | None:
+    oom = recorded.recording["oom"]
+    if oom is None:
+        return None
+    place = recorded.place_of(oom["event"], context=oom["context"], node=oom.get("node_number", 0), op=oom.get("op", 0))
+    return OutOfMemory(
+        requested=oom["requested"],
+        missing=max(oom["requested"] - oom["free"], 0),
+        step=oom["step"],
+        phase=place.phase,
+        op=oom["node"] or place.op,
+        module=place.module,
+        line=user_line(oom["stack"]),
+        needed=peak.used if known else None,
+        caught=caught,
+    )
+
+
+def _verdict(card: Card, peak: Peak, oom: OutOfMemory | None) -> Verdict:
+    if oom is not None and not oom.caught:
+        return "does_not_fit"
+    return "tight" if card.total - peak.used < TIGHT_SHARE * card.total else "fits"
+
+
+def _assumptions(recording: dict[str, Any]) -> tuple[Assumption, ...]:
+    rows = [*recording["assumptions"], *recording["library"].get("assumptions", [])]
+    return tuple(
+        Assumption(what=row["what"], count=row["count"], assumed=row["assumed"], where=row.get("where")) for row in rows
+    )
+
+
+def _notes(recording: dict[str, Any]) -> list[str]:
+    steps = recording["steps"]
+    notes = []
+    if recording["reason"] == "enough":
+        notes.append(
+            f"the script was ended after {len(steps)} steps: what it does later (validation, saving) was not seen; "
+            "--steps all lets it run to its own end"
+        )
+        if not _steady(steps):
+            notes.append("the peak was still changing in the last step: --steps N watches more steps")
+    if steps and max(step["backwards"] for step in steps) > max(step["optimizers"] for step in steps):
+        most = max(step["backwards"] for step in steps)
+        notes.append(f"gradients are accumulated over {most} backward passes a step")
+    return notes

@@ -1,0 +1,163 @@
+"""The `Forecast`: what a run takes, what holds it, whether it fits. Every size is an integer number of bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+SCHEMA = "peakmem/forecast/1"
+
+Verdict = Literal["fits", "tight", "does_not_fit"]
+
+TIGHT_SHARE = 0.05
+"""A run that leaves less than this share of the usable memory is called tight (the issue's own limit of 5 %)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gpu:
+    """The card that was asked about.
+
+    Attributes:
+        name: as `torch.cuda.get_device_name` prints it.
+        total: total memory as `torch.cuda.get_device_properties` gives it.
+        compute_capability: "8.6".
+        usable: what the allocator may reserve: total less the context.
+    """
+
+    name: str
+    total: int
+    compute_capability: str
+    usable: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Peak:
+    """The highest values over the whole run, PyTorch's own counters (`max_memory_allocated`, ...).
+
+    Attributes:
+        requested: bytes the program asked for.
+        allocated: bytes in blocks handed out, after rounding.
+        active: allocated, plus freed blocks still waiting for another stream.
+        reserved: all segments that the allocator held from the driver.
+        context: what the process holds outside the allocator (an estimate, see `context_error`).
+        context_error: the stated error of `context`, plus or minus.
+        used: reserved + context, what nvidia-smi shows for the process.
+        step: number of the step in which `allocated` peaked, from 0; None before or after all steps.
+        phase: "forward", "backward", "optimizer" or "other".
+        op: the operation that took the block which made the peak, if known.
+        module: the module in which it did, if known.
+    """
+
+    requested: int
+    allocated: int
+    active: int
+    reserved: int
+    context: int
+    context_error: int
+    used: int
+    step: int | None = None
+    phase: str = "other"
+    op: str | None = None
+    module: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepPeak:
+    """The peaks within one training step; `requested` and `active` are None without a recording."""
+
+    index: int
+    requested: int | None
+    allocated: int
+    active: int | None
+    reserved: int
+    backwards: int
+    optimizers: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OutOfMemory:
+    """Where the card was too small.
+
+    Attributes:
+        requested: the segment that was asked of the driver.
+        missing: how much of it was not there.
+        step: number of the step, from 0.
+        phase, op, module: where.
+        line: the user's own line, "file:line".
+        needed: total memory of a card on which the run would not have failed (its whole peak, context included);
+            None if that is not known.
+        caught: the script caught the error and went on.
+    """
+
+    requested: int
+    missing: int
+    step: int
+    phase: str
+    op: str | None
+    module: str | None
+    line: str | None
+    needed: int | None
+    caught: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Assumption:
+    """Something that can't be known without a GPU, what was taken instead, and how often it was met."""
+
+    what: str
+    count: int
+    assumed: str
+    where: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Range:
+    """The span of a figure that depends on cuDNN's choice of plans.
+
+    Attributes:
+        least: peak reserved with plans that need no workspace.
+        likely: the headline, see docs/fidelity.md.
+        own: peak reserved with the plans that cuDNN itself puts first without a device.
+    """
+
+    least: int
+    likely: int
+    own: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScriptError:
+    """How the script failed by itself."""
+
+    type: str
+    message: str
+    line: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Forecast:
+    """What a run takes; see `docs/forecast-json.md` for each field as JSON."""
+
+    schema: str = SCHEMA
+    peakmem: str
+    torch: str
+    command: tuple[str, ...]
+    verdict: Verdict
+    gpu: Gpu
+    alloc_conf: str
+    peak: Peak
+    steps: tuple[StepPeak, ...]
+    steady: bool
+    stopped: str
+    floor: int | None
+    segments: int
+    retries: int
+    ooms: int
+    oom: OutOfMemory | None
+    error: ScriptError | None
+    convolution_range: Range | None
+    roles_at_peak: dict[str, int] = field(default_factory=dict)
+    host: dict[str, int] = field(default_factory=dict)
+    assumptions: tuple[Assumption, ...] = ()
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0

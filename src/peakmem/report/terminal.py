@@ -1,0 +1,120 @@
+"""A forecast as text for a terminal: the verdict, the statement of memory, the steps, what was assumed."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from peakmem.forecast.model import Forecast, OutOfMemory
+from peakmem.units import format_size
+
+_VERDICTS = {
+    "fits": ("fits", "bold green"),
+    "tight": ("fits, but tightly", "bold yellow"),
+    "does_not_fit": ("does not fit", "bold red"),
+}
+MOST_STEPS_SHOWN = 6
+
+
+def print_forecast(forecast: Forecast, console: Console) -> None:
+    """Print a forecast."""
+    parts = [_headline(forecast), Text()]
+    if forecast.oom is not None:
+        parts += [_out_of_memory(forecast.oom), Text()]
+    parts += [_statement(forecast), Text()]
+    if forecast.steps:
+        parts += [_steps(forecast), Text()]
+    parts += _remarks(forecast)
+    console.print(Padding(Group(*parts), (1, 0, 0, 1)))
+
+
+def _headline(forecast: Forecast) -> Text:
+    word, style = _VERDICTS[forecast.verdict]
+    gpu, peak = forecast.gpu, forecast.peak
+    text = Text()
+    text.append(word, style=style)
+    text.append(f" on {gpu.name} ({format_size(gpu.total)})\n")
+    spare = gpu.total - peak.used
+    if spare >= 0:
+        text.append(f"{format_size(peak.used)} used at the peak, {format_size(spare)} spare")
+    else:
+        text.append(f"{format_size(peak.used)} would be used at the peak, {format_size(-spare)} more than there is")
+    text.append(f"   torch {forecast.torch}", style="dim")
+    return text
+
+
+def _out_of_memory(oom: OutOfMemory) -> Text:
+    where = [f"step {oom.step + 1}", oom.phase]
+    where += [part for part in (oom.op, oom.module, oom.line) if part]
+    text = Text()
+    text.append("out of memory ", style="red")
+    text.append("in " + ", ".join(where) + "\n")
+    text.append(f"{format_size(oom.requested)} asked for, {format_size(oom.missing)} missing")
+    if oom.caught:
+        text.append("; the script caught the error and went on")
+    elif oom.needed is not None:
+        text.append(f"; without a limit the run takes {format_size(oom.needed)}")
+    return text
+
+
+def _statement(forecast: Forecast) -> Table:
+    peak = forecast.peak
+    table = Table.grid(padding=(0, 2))
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(justify="right", style="dim")
+    table.add_column(style="dim")
+
+    def row(name: str, size: int, remark: str = "", *, sum_: bool = False) -> None:
+        shown = format_size(size) if sum_ else f"+ {format_size(size)}"
+        table.add_row(Text(name, style="bold" if sum_ else ""), shown, f"{size:,}", remark)
+
+    row("requested", peak.requested, "what the program asked for", sum_=True)
+    row("rounding", peak.allocated - peak.requested, "to 512 B and unsplit blocks")
+    row("allocated", peak.allocated, "torch.cuda.max_memory_allocated", sum_=True)
+    if peak.active != peak.allocated:
+        row("waiting", peak.active - peak.allocated, "freed, another stream may still use it")
+    row("stranded", peak.reserved - peak.active, "held by the allocator, in no block in use")
+    row("reserved", peak.reserved, "torch.cuda.max_memory_reserved", sum_=True)
+    row("context", peak.context, f"estimate, ± {format_size(peak.context_error, digits=0)}")
+    row("used", peak.used, "what nvidia-smi would show", sum_=True)
+    return table
+
+
+def _steps(forecast: Forecast) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="dim")
+    table.add_column("step")
+    table.add_column("allocated", justify="right")
+    table.add_column("reserved", justify="right")
+    steps = forecast.steps
+    shown = steps if len(steps) <= MOST_STEPS_SHOWN else (*steps[:3], None, *steps[-2:])
+    for step in shown:
+        if step is None:
+            table.add_row("...", "", "")
+            continue
+        steady = forecast.steady and step.index == len(steps) - 1
+        name = f"{step.index + 1} (steady)" if steady else f"{step.index + 1}"
+        table.add_row(name, format_size(step.allocated), format_size(step.reserved))
+    return table
+
+
+def _remarks(forecast: Forecast) -> list[Text]:
+    peak = forecast.peak
+    lines = []
+    where = [f"step {peak.step + 1}"] if peak.step is not None else []
+    where += [part for part in (peak.phase if peak.phase != "other" else None, peak.op, peak.module) if part]
+    if where:
+        lines.append(Text("the peak is reached in " + ", ".join(where)))
+    lines.append(
+        Text(f"{forecast.segments} segments, {forecast.retries} retries, {forecast.seconds:.1f} s", style="dim")
+    )
+    for note in forecast.notes:
+        lines.append(Text(f"note: {note}", style="dim"))
+    if forecast.assumptions:
+        lines.append(Text("assumed, since only a GPU could tell:", style="dim"))
+        for row in forecast.assumptions:
+            place = f" (first at {row.where})" if row.where else ""
+            lines.append(Text(f"  {row.what}: {row.assumed}, {row.count} times{place}", style="dim"))
+    return lines

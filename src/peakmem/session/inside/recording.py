@@ -1,0 +1,54 @@
+"""The recording of one process: plain dicts, lists, strings and numbers, in the form `trace/recording.py` reads."""
+
+import json
+import os
+import sys
+
+FORMAT = "peakmem/recording/1"
+COUNTERS = ("num_alloc_retries", "num_ooms", "num_device_alloc", "num_device_free")
+
+
+def describe(watch, reason):
+    """What a `Watch` saw, as one dict.
+
+    Args:
+        watch: the watch of this process.
+        reason: "end" (the script came to its own end) or "enough" (it was ended by peakmem).
+    """
+    torch = watch.torch
+    devices = []
+    for device in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(device)
+        stats = torch._C._cuda_memoryStats(device)
+        devices.append(
+            {
+                "name": properties.name,
+                "total": properties.total_memory,
+                "compute_capability": [properties.major, properties.minor],
+                "peak": watch._peaks.get(device, {}),
+                "segments": stats["segment"]["all"]["current"],
+                **{name: stats.get(name, 0) for name in COUNTERS},
+            }
+        )
+    return {
+        "format": FORMAT,
+        "pid": os.getpid(),
+        "command": list(sys.orig_argv),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version(),
+        "python": sys.version.split()[0],
+        "reason": reason,
+        "error": watch._error,
+        "oom": watch._oom,
+        "devices": devices,
+        "steps": [vars(step) for step in watch.clock.steps],
+        "marks": watch.marks,
+        "contexts": watch.contexts.table,
+        "node_starts": watch.contexts.node_starts.tobytes(),
+        "node_contexts": watch.contexts.node_contexts.tobytes(),
+        "events": watch.native.events() if watch._recording else b"",
+        "snapshot": torch.cuda.memory._snapshot() if watch._recording else None,
+        "assumptions": watch._values.assumptions() if watch._values else [],
+        "library": json.loads(watch.native.report()),
+    }

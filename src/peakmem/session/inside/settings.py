@@ -1,0 +1,44 @@
+"""What the starting side asks of the watched process: `session.json` in the session's folder."""
+
+import json
+import os
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The questions of one session.
+
+    Attributes:
+        folder: where this process writes what it saw.
+        steps: "auto" (until the peak is steady), "all" (to the script's own end) or a number of optimizer steps.
+        most_steps: with "auto", the step after which the script is ended in any case.
+        record: whether the allocator's history is kept.
+        stacks: whether the history carries Python stacks.
+        build_on_device: whether parameters are made on the GPU straight away.
+        no_weights: whether `from_pretrained` and its like build from a configuration alone.
+        assume: the assumptions about unknown values, as `values.Config` reads them.
+    """
+
+    folder: str
+    steps: str = "auto"
+    most_steps: int = 10
+    record: bool = True
+    stacks: bool = True
+    build_on_device: bool = False
+    no_weights: bool = False
+    assume: str = ""
+    limits: dict = field(default_factory=dict)
+
+
+def read():
+    """Read the settings of the session that this process belongs to; None where there is none."""
+    folder = os.environ.get("PEAKMEM_SESSION")
+    if not folder:
+        return None
+    try:
+        with open(os.path.join(folder, "session.json"), encoding="utf-8") as file:
+            fields = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return Settings(folder=folder, **fields)

@@ -1,0 +1,278 @@
+"""Watches one process that uses torch: its optimizer steps, its allocator, its end."""
+
+import atexit
+import os
+import sys
+import threading
+import traceback
+import weakref
+
+from . import stopping
+from .contexts import Contexts
+from .modules import ModuleTracker
+from .native import Native
+from .steps import StepClock
+from .writing import Writer
+
+PEAKS = ("requested", "allocated", "active", "reserved")
+
+
+def install(torch, settings):
+    """Watch this process from now on, if the virtual GPU is in it."""
+    try:
+        native = Native()
+    except OSError:
+        return
+    writer = Writer(settings.folder)
+    if not torch.version.cuda:
+        writer.progress("no_cuda", torch=torch.__version__)
+        return
+    Watch(torch, settings, native, writer).install()
+
+
+class _Engine:
+    """Stands in for autograd's engine, so that a backward pass is known as such."""
+
+    def __init__(self, engine, watch):
+        self._engine = engine
+        self._watch = watch
+
+    def run_backward(self, *args, **kwargs):
+        with self._watch.backward():
+            return self._engine.run_backward(*args, **kwargs)
+
+    def __getattr__(self, name):
+        return getattr(self._engine, name)
+
+
+class _Backward:
+    """The time of one backward pass; nested ones (checkpointing) belong to the outer one."""
+
+    def __init__(self, watch):
+        self._watch = watch
+
+    def __enter__(self):
+        watch = self._watch
+        if watch.backward_depth == 0:
+            watch.values_pause()
+            watch.mark("backward")
+        watch.backward_depth += 1
+        self._before = watch.contexts.enter("phase", "backward")
+
+    def __exit__(self, *error):
+        watch = self._watch
+        watch.contexts.leave(self._before)
+        watch.backward_depth -= 1
+        if watch.backward_depth == 0:
+            watch.clock.backward_done()
+            watch.mark("backward_end")
+            watch.values_resume()
+        return False
+
+
+class Watch:
+    """All that is known of one watched process; written to the session's folder at its end."""
+
+    def __init__(self, torch, settings, native, writer):
+        self.torch = torch
+        self.settings = settings
+        self.native = native
+        self.writer = writer
+        self.clock = StepClock(settings.steps, settings.most_steps)
+        self.contexts = Contexts(native, torch._C._autograd._get_sequence_nr)
+        self.modules = ModuleTracker(torch, self.contexts)
+        self.marks = []
+        self.backward_depth = 0
+        self._values = None
+        self._pid = os.getpid()
+        self._started = False
+        self._recording = False
+        self._finished = False
+        self._peaks = {}
+        self._error = None
+        self._oom = None
+        self._optimizers = weakref.WeakSet()
+        self._optimizer_before = None
+        self._lock = threading.Lock()
+
+    # ------------------------------------------------------------------ set-up
+
+    def install(self):
+        """Hook into torch; the allocator's history starts with the first use of CUDA."""
+        torch = self.torch
+        torch.cuda._lazy_call(self._cuda_started)
+        torch.optim.optimizer.register_optimizer_step_pre_hook(self._before_optimizer)
+        torch.optim.optimizer.register_optimizer_step_post_hook(self._after_optimizer)
+        self._watch_new_optimizers()
+        self._watch_resets()
+        variable = torch.autograd.Variable
+        variable._execution_engine = _Engine(variable._execution_engine, self)
+        self.modules.install()
+        if self.settings.build_on_device:
+            from . import building
+
+            building.install(torch)
+        self._watch_the_end()
+        self.writer.progress("torch", torch=torch.__version__)
+
+    def _cuda_started(self):
+        if self._started or os.getpid() != self._pid:
+            return
+        self._started = True
+        torch = self.torch
+        if self.settings.record:
+            context = "alloc" if self.settings.stacks else None
+            torch.cuda.memory._record_memory_history("all", context=context, stacks="python")
+            self._recording = True
+        torch._C._cuda_attach_out_of_memory_observer(self._out_of_memory)
+        from . import values
+
+        self._values = values.install(torch, self.settings.assume)
+        self.writer.progress("cuda")
+
+    def _watch_new_optimizers(self):
+        optimizer_class = self.torch.optim.Optimizer
+        original = optimizer_class.__init__
+        watch = self
+
+        def __init__(self, *args, **kwargs):
+            original(self, *args, **kwargs)
+            watch._optimizers.add(self)
+            watch.clock.optimizer_made(id(self))
+            weakref.finalize(self, watch.clock.optimizer_gone, id(self)).atexit = False
+
+        optimizer_class.__init__ = __init__
+
+    def _watch_resets(self):
+        # The script may start PyTorch's peaks anew; the peaks of the whole run are kept here.
+        original = self.torch._C._cuda_resetPeakMemoryStats
+
+        def reset_peak_memory_stats(device):
+            self._collect_peaks()
+            return original(device)
+
+        self.torch._C._cuda_resetPeakMemoryStats = reset_peak_memory_stats
+
+    def _watch_the_end(self):
+        atexit.register(self.finish, "end")
+        original = sys.excepthook
+
+        def excepthook(kind, error, trace):
+            if isinstance(error, stopping.EnoughSeen):
+                return
+            self._error = _describe(kind, error, trace)
+            original(kind, error, trace)
+
+        sys.excepthook = excepthook
+        os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self):
+        # A worker of a DataLoader, say: it shares the hooks, and must neither count nor write.
+        self._finished = True
+
+    # ------------------------------------------------------------------- hooks
+
+    def mark(self, kind, **fields):
+        """Note that something happened between two allocator events."""
+        if self.contexts.open:
+            self.marks.append((self.native.event_count(), kind, fields))
+
+    def backward(self):
+        """A context manager for the time of one backward pass."""
+        return _Backward(self)
+
+    def values_pause(self):
+        """Stop computing true values beside the virtual operations."""
+        if self._values is not None:
+            self._values.pause()
+
+    def values_resume(self):
+        """Go on computing true values."""
+        if self._values is not None:
+            self._values.resume()
+
+    def _before_optimizer(self, optimizer, args, kwargs):
+        if self._finished:
+            return
+        self.values_pause()
+        self.mark("optimizer", optimizer=type(optimizer).__name__)
+        self._optimizer_before = self.contexts.enter("phase", "optimizer")
+
+    def _after_optimizer(self, optimizer, args, kwargs):
+        if self._finished:
+            return
+        if self._optimizer_before is not None:
+            self.contexts.leave(self._optimizer_before)
+            self._optimizer_before = None
+        self.mark("optimizer_end")
+        allocated, reserved = self._step_peaks()
+        self.clock.optimizer_stepped(id(optimizer), self.native.event_count(), allocated, reserved)
+        step = self.clock.steps[-1]
+        self.writer.progress("step", step=len(self.clock.steps), allocated=step.allocated, reserved=step.reserved)
+        if self.clock.enough():
+            self.finish("enough")
+            stopping.stop()
+        self.values_resume()
+
+    def _step_peaks(self):
+        allocated = reserved = 0
+        for device in range(self.torch.cuda.device_count() if self._started else 0):
+            peaks = self.native.peaks(device)
+            self.native.reset_peaks(device)
+            allocated, reserved = max(allocated, peaks[0]), max(reserved, peaks[1])
+        return allocated, reserved
+
+    def _out_of_memory(self, device, requested, total, free):
+        node = self.torch._C._current_autograd_node()
+        self._oom = {
+            "event": self.native.event_count(),
+            "device": device,
+            "requested": requested,
+            "total": total,
+            "free": free,
+            "context": self.native.context(),
+            "node": node.name() if node is not None else None,
+            "step": len(self.clock.steps),
+            "stack": [(f.filename, f.lineno, f.name) for f in traceback.extract_stack()[:-1]],
+        }
+
+    # --------------------------------------------------------------------- end
+
+    def _collect_peaks(self):
+        if not self._started:
+            return
+        for device in range(self.torch.cuda.device_count()):
+            stats = self.torch._C._cuda_memoryStats(device)
+            kept = self._peaks.setdefault(device, dict.fromkeys(PEAKS, 0))
+            for name in PEAKS:
+                peak = stats[f"{name}_bytes"]["all"]["peak"]
+                kept[name] = max(kept[name], peak)
+
+    def finish(self, reason):
+        """Write what was seen, once; nothing if the process never used CUDA."""
+        with self._lock:
+            if self._finished or os.getpid() != self._pid:
+                return
+            self._finished = True
+        self.values_pause()
+        if not self._started:
+            if self._error:
+                self.writer.progress("error", **self._error)
+            return
+        self._collect_peaks()
+        self.writer.progress("writing")
+        self.writer.recording(self._describe_process(reason))
+
+    def _describe_process(self, reason):
+        from .recording import describe
+
+        return describe(self, reason)
+
+
+def _describe(kind, error, trace):
+    frames = traceback.extract_tb(trace)
+    return {
+        "type": f"{kind.__module__}.{kind.__qualname__}",
+        "message": str(error)[:8000],
+        "frames": [(f.filename, f.lineno, f.name) for f in frames][-60:],
+    }
