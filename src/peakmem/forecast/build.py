@@ -59,7 +59,7 @@ def build_forecast(
     """
     recording = recorded.recording
     device = recording["devices"][0]
-    caught = recording["oom"] is not None and not _failed_for_memory(recording)
+    caught = recording["oom"] is not None and not failed_for_memory(recording)
     whole = without_limit or recorded
     peak = _peak(whole, card)
     oom = _out_of_memory(recorded, card, peak, caught=caught, known=without_limit is not None)
@@ -90,7 +90,7 @@ def build_forecast(
 def script_error(recording: dict[str, Any]) -> ScriptError | None:
     """How the script failed, unless it was for want of memory."""
     error = recording["error"]
-    if error is None or _failed_for_memory(recording):
+    if error is None or failed_for_memory(recording):
         return None
     return ScriptError(type=error["type"], message=error["message"], line=user_line(error["frames"]))
 
@@ -104,7 +104,8 @@ def user_line(frames: list[tuple[str, int, str]]) -> str | None:
     return None
 
 
-def _failed_for_memory(recording: dict[str, Any]) -> bool:
+def failed_for_memory(recording: dict[str, Any]) -> bool:
+    """Whether the script ended because the card was full."""
     error = recording["error"]
     if recording["oom"] is None or error is None:
         return False

@@ -35,7 +35,9 @@ def resolve(words: tuple[str, ...], *, module: bool = False) -> tuple[str, ...]:
             hint=f"jupyter nbconvert --to script {first}, then peakmem run on the .py file",
         )
     if shutil.which(first) is None:
-        raise PeakmemError(f"there is no program {first!r}", hint="peakmem run train.py, or peakmem run -- python train.py")
+        raise PeakmemError(
+            f"there is no program {first!r}", hint="peakmem run train.py, or peakmem run -- python train.py"
+        )
     return words
 
 

@@ -1,0 +1,78 @@
+"""What is shown on standard error while a script runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from peakmem.errors import PeakmemError
+from peakmem.units import format_size
+
+
+class RunProgress:
+    """A spinner with the step and its memory on a terminal; nothing where standard error is no terminal.
+
+    Args:
+        output: "hide", "show" or the file that takes what the script prints.
+        command: the command, to name it.
+
+    Raises:
+        PeakmemError: the file can't be written.
+    """
+
+    def __init__(self, output: str, command: tuple[str, ...]) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._show = output == "show"
+        self._file: IO[str] | None = None
+        if output not in ("hide", "show"):
+            try:
+                self._file = Path(output).open("w", encoding="utf-8")  # noqa: SIM115 - closed by __exit__
+            except OSError as error:
+                raise PeakmemError(
+                    f"the output can't go to {output}: {error.strerror}", hint="--output hide, show or a file"
+                ) from error
+        name = next((Path(word).name for word in command if word.endswith(".py")), Path(command[0]).name)
+        self._name = escape(name)
+        self._status = self._console.status(f"starting {self._name}")
+
+    def __enter__(self) -> RunProgress:
+        if self._console.is_terminal:
+            self._status.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._status.stop()
+        if self._file is not None:
+            self._file.close()
+
+    def say(self, text: str) -> None:
+        """Show what is being done."""
+        self._status.update(escape(text))
+
+    def line(self, line: dict[str, Any]) -> None:
+        """Show a progress line of a watched process."""
+        event = line["event"]
+        if event == "torch":
+            self._status.update(f"{self._name}: torch {line['torch']} is loaded")
+        elif event == "cuda":
+            self._status.update(f"{self._name}: the model is being built")
+        elif event == "step":
+            self._status.update(
+                f"{self._name}: step {line['step']}, {format_size(line['allocated'])} allocated, "
+                f"{format_size(line['reserved'])} reserved"
+            )
+        elif event == "writing":
+            self._status.update(f"{self._name}: reading the books")
+
+    def printed(self, line: str) -> None:
+        """Take a line that the script printed."""
+        if self._file is not None:
+            self._file.write(line + "\n")
+        elif self._show:
+            self._console.print(f"[dim]│[/dim] {escape(line)}", soft_wrap=True)

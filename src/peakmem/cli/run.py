@@ -1,0 +1,63 @@
+"""`peakmem run`: the main job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+DEFAULT_GPU = "a100-80"
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+    epilog="Exit codes: 0 it fits, 1 it does not fit, 2 bad input, 3 the script itself failed, 130 interrupted.",
+)
+@click.option("--gpu", metavar="NAME", help="The card: 4090, a100-80, t4, ... (peakmem gpus lists them). [A100 80GB]")
+@click.option("--memory", metavar="SIZE", help="Total memory of the card instead of its own, such as 24GiB.")
+@click.option("--steps", default="auto", metavar="N|auto|all", show_default=True,
+              help="Optimizer steps to watch: until the peak is steady, a number, or to the script's own end.")  # fmt: skip
+@click.option("--alloc-conf", metavar="STR", help="Value of PYTORCH_CUDA_ALLOC_CONF for the script.")
+@click.option("--context", metavar="SIZE", help="What the CUDA context takes, where you have measured it.")
+@click.option("--cudnn", type=click.Choice(["likely", "own", "least"]), default="likely", show_default=True,
+              help="Convolution plans: see docs/fidelity.md.")  # fmt: skip
+@click.option("--no-range", is_flag=True, help="Skip the further runs that give convolutional results a range.")
+@click.option("--assume", default="", metavar="KEY=VALUE,...",
+              help="What to take for values that only a GPU would know, such as bool=false or nonzero=0.25.")  # fmt: skip
+@click.option(
+    "--build-on-device", is_flag=True, help="Make the parameters on the GPU straight away: saves host memory."
+)
+@click.option("--no-weights", is_flag=True, help="Build pretrained models from their configuration alone.")
+@click.option("--output", default="hide", metavar="hide|show|FILE", show_default=True,
+              help="What to do with what the script prints.")  # fmt: skip
+@click.option("--json", "json_target", metavar="FILE", help="Write the forecast as JSON; - is standard output.")
+@click.option("--save", "save_target", metavar="FILE", help="Write the trace to a file, for peakmem report and others.")
+@click.option("--force", is_flag=True, help="Write over files that exist.")
+@click.option("--timeout", type=float, metavar="SECONDS", help="Give up after this time.")
+@click.option("-m", "module", is_flag=True, help="The first word is a Python module, as in python -m.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND [ARGUMENTS]...")
+@click.pass_context
+def command(context: click.Context, **options: Any) -> None:
+    """Run a training script on a virtual GPU and say what memory it takes.
+
+    \b
+    peakmem run train.py --epochs 1
+    peakmem run --gpu 4090 -- python train.py
+    peakmem run --gpu t4 --json - -- torchrun train.py
+
+    The script is run as it is, with the PyTorch that it would use anyway, and is ended once the peak is steady.
+    """
+    from peakmem.cli.running import RunOptions, run
+
+    context.exit(run(RunOptions(**options)))
+
+
+def console(*, to_stderr: bool) -> Console:
+    """A console as wide as the terminal; 80 columns where there is none."""
+    from rich.console import Console
+
+    probe = Console(stderr=to_stderr, highlight=False)
+    return probe if probe.is_terminal else Console(stderr=to_stderr, highlight=False, width=100)
