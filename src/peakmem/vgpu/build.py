@@ -1,0 +1,245 @@
+"""Build the virtual GPU's library on first use, and keep it in the user's cache folder.
+
+One library serves every CUDA 12 and CUDA 13 build of PyTorch, so the cache is keyed by the sources and the flags alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from peakmem.errors import PeakmemError
+from peakmem.vgpu.probe import TorchFacts
+
+LIBRARY = "libpeakmem_vgpu.so"
+ALIASES = ("libcuda.so.1", "libnvidia-ml.so.1")  # names under which programs look for the driver and for NVML
+
+NATIVE = Path(__file__).parent / "native"
+PREBUILT = Path(__file__).parent / "prebuilt"
+
+COMPILE_FLAGS = (
+    "-O1",
+    "-g1",
+    "-std=c++17",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fvisibility-inlines-hidden",
+    "-pthread",
+    "-w",
+)
+# The library is loaded in front of every program of a session: it brings its C++ runtime along, hidden, so that none of
+# the machine's gets in the way of the one PyTorch comes with. Compilers without a static one get the shared one.
+LINK_FLAGS = ("-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL")
+LINK_LIBRARIES = ("-ldl", "-lpthread")
+
+Progress = Callable[[str], None]
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+def source_files(folder: Path = NATIVE) -> tuple[Path, ...]:
+    """The files that make up the library, by name."""
+    return tuple(sorted(p for p in folder.iterdir() if p.suffix in (".cpp", ".h", ".def", ".inc")))
+
+
+def source_hash(folder: Path = NATIVE) -> str:
+    """Identify the library by its sources, the flags and the machine's architecture."""
+    digest = hashlib.sha256(repr((COMPILE_FLAGS, LINK_FLAGS, LINK_LIBRARIES, platform.machine())).encode())
+    for path in source_files(folder):
+        content = path.read_bytes()
+        digest.update(f"{path.name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:24]
+
+
+def ensure_library(facts: TorchFacts | None = None, *, progress: Progress | None = None) -> Path:
+    """Give the path of the built library; builds it if it is not there yet.
+
+    Args:
+        facts: the PyTorch it is for; every supported one gets the same library.
+        progress: called with a line of text while something takes time.
+
+    Raises:
+        PeakmemError: there is no compiler, or it fails.
+    """
+    del facts
+    say = progress or _silent
+    key = source_hash()
+    failures: list[str] = []
+    for folder in _cache_folders():
+        target = folder / key
+        if _is_complete(target):
+            return target / LIBRARY
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with _locked(folder / f"{key}.lock", say):
+                if not _is_complete(target):
+                    _make(folder, target, say)
+        except OSError as error:
+            failures.append(f"{folder}: {error.strerror or error}")
+            continue
+        if failures:
+            warnings.warn(
+                f"the virtual GPU was built in {folder}, where it may be lost ({'; '.join(failures)}); "
+                "set XDG_CACHE_HOME to a folder that can be written",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return target / LIBRARY
+    raise PeakmemError(
+        f"no folder can hold the virtual GPU's library ({'; '.join(failures)})",
+        hint="make room, or set XDG_CACHE_HOME to a folder that can be written",
+    )
+
+
+def _cache_folders() -> Iterator[Path]:
+    import platformdirs
+
+    folders = [Path(platformdirs.user_cache_dir("peakmem", appauthor=False)) / "vgpu"]
+    folders.append(Path(tempfile.gettempdir()) / f"peakmem-{os.getuid()}" / "vgpu")
+    # The loader splits its variables at colons and semicolons, and knows no quoting.
+    yield from (folder for folder in folders if not any(c in str(folder) for c in ":;"))
+
+
+def _is_complete(target: Path) -> bool:
+    return all((target / name).exists() for name in (LIBRARY, *ALIASES)) and _is_ours(target)
+
+
+def _is_ours(path: Path) -> bool:
+    # A folder of somebody else's in the shared temporary folder must not put code into our processes.
+    return path.stat().st_uid in (os.getuid(), 0)
+
+
+@contextlib.contextmanager
+def _locked(path: Path, say: Progress) -> Iterator[None]:
+    """Hold a lock among processes; it goes with the process. Where locks are not known, the rename alone is safe."""
+    with path.open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another process is building the virtual GPU, waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError:
+            pass
+        yield
+
+
+def _make(folder: Path, target: Path, say: Progress) -> None:
+    for stale in folder.glob(f"{target.name}.building-*"):  # of a build that was killed: the lock is ours
+        shutil.rmtree(stale, ignore_errors=True)
+    work = Path(tempfile.mkdtemp(prefix=f"{target.name}.building-", dir=folder))
+    try:
+        result = work / "result"
+        result.mkdir()
+        prebuilt = find_prebuilt()
+        if prebuilt is not None:
+            shutil.copyfile(prebuilt, result / LIBRARY)
+        else:
+            compile_library(result / LIBRARY, work=work, progress=say)
+        for alias in ALIASES:
+            # The same file: the loader then knows them as one library.
+            try:
+                (result / alias).symlink_to(LIBRARY)
+            except OSError:
+                os.link(result / LIBRARY, result / alias)
+        if target.exists():
+            shutil.rmtree(target, ignore_errors=True)
+        result.rename(target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def find_prebuilt(folder: Path = PREBUILT) -> Path | None:
+    """The library that came with the package, if it was built from these very sources."""
+    library = folder / platform.machine() / LIBRARY
+    try:
+        recorded = (library.parent / "source-hash").read_text().strip()
+    except OSError:
+        return None
+    return library if library.exists() and recorded == source_hash() else None
+
+
+def find_compiler() -> tuple[str, ...] | None:
+    """The C++ compiler to use: `$CXX`, `c++`, `g++`, `clang++`, or the one of the `ziglang` wheel."""
+    chosen = shlex.split(os.environ.get("CXX", ""))
+    if chosen and shutil.which(chosen[0]):
+        return tuple(chosen)
+    for name in ("c++", "g++", "clang++"):
+        path = shutil.which(name)
+        if path:
+            return (path,)
+    if importlib.util.find_spec("ziglang") is not None:
+        return (sys.executable, "-m", "ziglang", "c++")
+    return None
+
+
+def compile_library(output: Path, *, work: Path, progress: Progress | None = None, sources: Path = NATIVE) -> None:
+    """Compile the sources into one shared library.
+
+    Args:
+        output: the library to write.
+        work: a folder for what comes in between; the caller removes it.
+        progress: called with a line of text.
+        sources: the folder of the sources.
+
+    Raises:
+        PeakmemError: there is no compiler, or it refuses the sources.
+        OSError: the disk is full or can't be written.
+    """
+    say = progress or _silent
+    compiler = find_compiler()
+    if compiler is None:
+        raise PeakmemError(
+            "the virtual GPU has to be built once, and no C++ compiler was found (CXX, c++, g++, clang++)",
+            hint="pip install 'peakmem[compiler]'",
+        )
+    units = [path for path in source_files(sources) if path.suffix == ".cpp"]
+    objects = [work / f"{unit.stem}.o" for unit in units]
+    say(f"building the virtual GPU (once, about 15 s) with {' '.join(compiler)}")
+
+    def compile_unit(unit: Path, result: Path) -> None:
+        _run([*compiler, *COMPILE_FLAGS, "-I", str(sources), "-c", str(unit), "-o", str(result)], work)
+
+    with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
+        for _ in pool.map(compile_unit, units, objects):
+            pass
+    link = [*compiler, "-shared", "-o", str(output), f"-Wl,-soname,{LIBRARY}", *map(str, objects)]
+    try:
+        _run([*link, *LINK_FLAGS, *LINK_LIBRARIES], work)
+    except PeakmemError:
+        _run([*link, *LINK_LIBRARIES], work)
+
+
+def _run(command: Sequence[str], work: Path) -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    environment |= {"TMPDIR": str(work), "ZIG_LOCAL_CACHE_DIR": str(work / "zig"), "LC_ALL": "C"}
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment, check=False)
+    if done.returncode == 0:
+        return
+    if "No space left on device" in done.stderr:
+        raise OSError(28, "No space left on device")
+    if done.returncode < 0:
+        raise PeakmemError(
+            f"the compiler {command[0]} was stopped by signal {-done.returncode}",
+            hint="run the command again; it needs about 1 GiB of memory",
+        )
+    first = next((line for line in done.stderr.splitlines() if "error" in line.lower()), done.stderr.strip()[:500])
+    raise PeakmemError(
+        f"the compiler {command[0]} could not build the virtual GPU: {first}",
+        hint="a C++17 compiler is needed: set CXX to one, or `pip install 'peakmem[compiler]'` and set "
+        "CXX='python -m ziglang c++'",
+    )

@@ -1,0 +1,105 @@
+// Environment variables: see vgpu/launch.py, which sets them.
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_declarations.h"
+
+namespace peakmem {
+namespace {
+
+const char *get(const char *name) {
+  const char *value = getenv(name);
+  return value && *value ? value : nullptr;
+}
+void read(const char *name, int *out) {
+  if (const char *value = get(name)) *out = (int)strtol(value, nullptr, 10);
+}
+void read(const char *name, size_t *out) {
+  if (const char *value = get(name)) *out = (size_t)strtoull(value, nullptr, 10);
+}
+
+Config load() {
+  Config c;
+  const char *value = get("PEAKMEM_VGPU_NAME");
+  snprintf(c.name, sizeof c.name, "%s", value ? value : "Virtual GPU");
+  if ((value = get("PEAKMEM_VGPU_COMPUTE_CAPABILITY"))) {
+    int major = 0, minor = 0;
+    if (sscanf(value, "%d.%d", &major, &minor) >= 1) c.capability = 10 * major + minor;
+  }
+  read("PEAKMEM_VGPU_MULTIPROCESSORS", &c.multiprocessors);
+  read("PEAKMEM_VGPU_COUNT", &c.count);
+  if (c.count < 0) c.count = 0;
+  read("PEAKMEM_VGPU_TOTAL_MEMORY", &c.total);
+  c.capacity = c.total;
+  read("PEAKMEM_VGPU_CAPACITY", &c.capacity);
+  read("PEAKMEM_VGPU_CONTEXT", &c.context);
+  read("PEAKMEM_VGPU_L2_CACHE", &c.l2);
+  read("PEAKMEM_VGPU_SHARED_MEMORY_PER_MULTIPROCESSOR", &c.shared_per_multiprocessor);
+  read("PEAKMEM_VGPU_SHARED_MEMORY_PER_BLOCK_OPTIN", &c.shared_per_block_optin);
+  read("PEAKMEM_VGPU_THREADS_PER_MULTIPROCESSOR", &c.threads_per_multiprocessor);
+  read("PEAKMEM_VGPU_BLOCKS_PER_MULTIPROCESSOR", &c.blocks_per_multiprocessor);
+  read("PEAKMEM_VGPU_CLOCK_KHZ", &c.clock_khz);
+  read("PEAKMEM_VGPU_MEMORY_CLOCK_KHZ", &c.memory_clock_khz);
+  read("PEAKMEM_VGPU_MEMORY_BUS_WIDTH", &c.bus_width);
+  read("PEAKMEM_VGPU_CUDA", &c.cuda_version);
+  read("PEAKMEM_VGPU_STORE", &c.store);
+  read("PEAKMEM_VGPU_BOOL", &c.boolean);
+  read("PEAKMEM_VGPU_DEBUG", &c.debug);
+  if ((value = get("PEAKMEM_VGPU_EVENTS"))) c.events_sync = !strcmp(value, "sync");
+  if ((value = get("PEAKMEM_VGPU_ADDRESSES"))) {
+    if (!strcmp(value, "up")) c.order = Order::kUp;
+    if (!strcmp(value, "down")) c.order = Order::kDown;
+    if (!strncmp(value, "random", 6)) {
+      c.order = Order::kRandom;
+      if (value[6] == ':') c.seed = (unsigned)strtoul(value + 7, nullptr, 10);
+    }
+  }
+  return c;
+}
+
+}  // namespace
+
+const Config &config() {
+  static const Config c = load();
+  return c;
+}
+
+int attribute(int which) {
+  const Config &c = config();
+  switch (which) {
+    case kAttrMaxThreadsPerBlock: case kAttrMaxBlockDimX: case kAttrMaxBlockDimY: return 1024;
+    case kAttrMaxBlockDimZ: return 64;
+    case kAttrMaxGridDimX: case kAttrMaxPitch: return 2147483647;
+    case kAttrMaxGridDimY: case kAttrMaxGridDimZ: return 65535;
+    case kAttrMaxSharedMemoryPerBlock: return 49152;
+    case kAttrTotalConstantMemory: case kAttrMaxRegistersPerBlock: case kAttrMaxRegistersPerMultiprocessor: return 65536;
+    case kAttrWarpSize: return 32;
+    case kAttrClockRate: return c.clock_khz;
+    case kAttrTextureAlignment: return 512;
+    case kAttrMultiprocessorCount: return c.multiprocessors;
+    case kAttrPciBusId: return 1;
+    case kAttrMemoryClockRate: return c.memory_clock_khz;
+    case kAttrMemoryBusWidth: return c.bus_width;
+    case kAttrL2CacheSize: return c.l2;
+    case kAttrMaxThreadsPerMultiprocessor: return c.threads_per_multiprocessor;
+    case kAttrAsyncEngineCount: return 2;
+    case kAttrComputeCapabilityMajor: return c.capability / 10;
+    case kAttrComputeCapabilityMinor: return c.capability % 10;
+    case kAttrMaxSharedMemoryPerMultiprocessor: return c.shared_per_multiprocessor;
+    case kAttrMaxSharedMemoryPerBlockOptin: return c.shared_per_block_optin;
+    case kAttrMaxBlocksPerMultiprocessor: return c.blocks_per_multiprocessor;
+    case kAttrReservedSharedMemoryPerBlock: return c.capability >= 80 ? 1024 : 0;
+    case kAttrClusterLaunch: return c.capability >= 90;
+    case kAttrConcurrentKernels: case kAttrUnifiedAddressing: case kAttrStreamPrioritiesSupported: case kAttrCanMapHostMemory:
+    case kAttrGlobalL1CacheSupported: case kAttrLocalL1CacheSupported: case kAttrManagedMemory: case kAttrConcurrentManagedAccess:
+    case kAttrComputePreemptionSupported: case kAttrCanUseHostPointerForRegisteredMemory: case kAttrCooperativeLaunch:
+    case kAttrHostRegisterSupported: case kAttrMemoryPoolsSupported: case kAttrVirtualMemoryManagementSupported:
+    case kAttrPosixHandleSupported: return 1;
+  }
+  return 0;
+}
+
+}  // namespace peakmem
