@@ -55,8 +55,8 @@ class _LazyGroup(click.Group):
 def report_error(error: PeakmemError) -> None:
     """Print an error on standard error: what was found, then what to do."""
     click.echo(f"peakmem: {error.message}", err=True)
-    if error.hint:
-        click.echo(f"         {error.hint}", err=True)
+    for line in error.hint.splitlines():
+        click.echo(f"         {line}", err=True)
 
 
 def _suggest(name: str) -> str:

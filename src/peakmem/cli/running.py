@@ -95,7 +95,9 @@ def _plan(options: RunOptions) -> tuple[Run, Card]:
     command = resolve(options.command, module=options.module)
     device = find_device(options.gpu or DEFAULT_GPU)
     if options.memory is not None:
-        device = custom_device(memory=parse_size(options.memory), like=options.gpu or DEFAULT_GPU)
+        device = custom_device(
+            memory=parse_size(options.memory), like=find_device(options.gpu) if options.gpu else None
+        )
     facts = probe(interpreter(command))
     estimate = estimate_context(device, cuda_version=facts.cuda)
     context, error = estimate.size, estimate.error
@@ -122,11 +124,10 @@ def _plan(options: RunOptions) -> tuple[Run, Card]:
         question=question,
         timeout=options.timeout,
     )
-    major, minor = device.compute_capability
     card = Card(
         name=device.name,
         total=device.total_memory,
-        compute_capability=f"{major}.{minor}",
+        compute_capability=device.compute_capability,
         context=context,
         context_error=error,
     )

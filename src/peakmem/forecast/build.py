@@ -159,13 +159,13 @@ def _out_of_memory(recorded: Recorded, card: Card, peak: Peak, *, caught: bool, 
     oom = recorded.recording["oom"]
     if oom is None:
         return None
-    place = recorded.place_of(oom["event"], context=oom["context"], node=oom.get("node_number", 0), op=oom.get("op", 0))
+    place = recorded.place_of(oom["event"], context=oom["context"])
     return OutOfMemory(
         requested=oom["requested"],
         missing=max(oom["requested"] - oom["free"], 0),
         step=oom["step"],
         phase=place.phase,
-        op=oom["node"] or place.op,
+        op=place.op,
         module=place.module,
         line=user_line(oom["stack"]),
         needed=peak.used if known else None,

@@ -75,7 +75,7 @@ def run_session(
     Args:
         command: the program and its arguments.
         question: what the watched processes are asked.
-        environment: variables of the virtual GPU (`vgpu.launch.environment`), laid over the present ones.
+        environment: all its variables (`vgpu.launch.environment`); those of the session are added.
         on_progress: called with each progress line (a dict with "event", "pid" and more).
         on_line: called with each line that the command prints (standard output and error), without its line end.
         timeout: seconds after which the command is stopped; None: never.
@@ -136,7 +136,7 @@ def _folder() -> Iterator[Path]:
 
 
 def _variables(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    variables = {**os.environ, **environment}
+    variables = dict(environment)
     variables["PEAKMEM_SESSION"] = str(folder)
     variables["PYTHONPATH"] = _in_front(str(_HERE / "bootstrap"), variables.get("PYTHONPATH"))
     variables["PATH"] = _in_front(str(_HERE / "programs"), variables.get("PATH"))

@@ -5,9 +5,7 @@ The recording is what `session/inside/recording.py` wrote; the events are `struc
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,18 +17,12 @@ EVENT = np.dtype(
         ("size", "<i8"),
         ("allocated", "<u8"),
         ("reserved", "<u8"),
-        ("node", "<u8"),
         ("context", "<u4"),
-        ("op", "<u4"),
         ("device", "<u2"),
         ("thread", "<u2"),
-        ("unused", "<u4"),
     ]
 )
 """`struct peakmem_event` (vgpu/native/control.h)."""
-
-LEAF_NODE = 2**64 - 1
-"""Sequence number of the nodes that add up gradients (torch/csrc/autograd/functions/accumulate_grad.h)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,11 +51,6 @@ class Recorded:
         self._contexts: list[tuple[int, str, str]] = [tuple(row) for row in recording["contexts"]]
         self._step_ends = [step["end"] for step in recording["steps"]]
 
-    @cached_property
-    def _nodes(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        starts = np.frombuffer(self.recording["node_starts"], dtype="<u8")
-        return starts, np.frombuffer(self.recording["node_contexts"], dtype="<u4")
-
     def peak_event(self, device: int = 0) -> int | None:
         """Index of the event after which the most was allocated on a device; None without a log."""
         mine = np.flatnonzero(self.events["device"] == device)
@@ -78,49 +65,23 @@ class Recorded:
 
     def place(self, event: int) -> Place:
         """Where the program was when an event happened."""
-        row = self.events[event]
-        return self.place_of(event, context=int(row["context"]), node=int(row["node"]), op=int(row["op"]))
+        return self.place_of(event, context=int(self.events[event]["context"]))
 
-    def place_of(self, event: int, *, context: int, node: int, op: int) -> Place:
-        """Where the program was, from the numbers that an event or an out-of-memory report carries."""
-        phase, module = self._phase_and_module(context)
-        if node:
-            phase = "backward"
-            if module is None and node != LEAF_NODE:
-                module = self._forward_module(node)
-        return Place(step=self.step_of(event), phase=phase, op=self.op_name(op), module=module)
-
-    def op_name(self, op: int) -> str | None:
-        """The name of a numbered operator or autograd node."""
-        names = self.recording["library"].get("ops", [])
-        return short_op_name(names[op]) if 0 < op < len(names) else None
-
-    def _phase_and_module(self, context: int) -> tuple[str, str | None]:
-        module: str | None = None
-        phase = None
+    def place_of(self, event: int, *, context: int) -> Place:
+        """Where the program was, from an event's number and the context that it carries."""
+        phase = op = module = None
         while context:
             context, kind, name = self._contexts[context]
-            if kind == "module" and module is None:
-                module = name
-            elif kind == "phase" and phase is None:
-                phase = name
-        return phase or ("forward" if module is not None else "other"), module
-
-    def _forward_module(self, node: int) -> str | None:
-        starts, contexts = self._nodes
-        index = int(np.searchsorted(starts, node, side="right")) - 1
-        return self._phase_and_module(int(contexts[index]))[1] if index >= 0 else None
-
-
-_NODE_NAME = re.compile(r"(\w+)$")
-
-
-def short_op_name(name: str) -> str:
-    """`torch::autograd::generated::AddmmBackward0` as `AddmmBackward0`; `aten::add.Tensor` as it is."""
-    if name.startswith("torch::"):
-        match = _NODE_NAME.search(name)
-        return match.group(1) if match else name
-    return name
+            if kind == "module":
+                module = module or name
+            elif kind == "phase":
+                phase = phase or name
+            elif kind == "node":
+                op, phase = op or name, phase or "backward"
+            elif kind == "op":
+                op = op or name
+        phase = phase or ("forward" if module is not None else "other")
+        return Place(step=self.step_of(event), phase=phase, op=op, module=module)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,15 +1,21 @@
 """Numbered contexts: what the program was doing when a block was handed out.
 
-A context is (parent, kind, name); kind is "phase" (name: forward, backward, optimizer) or "module" (name: the path
-below the outermost module that was called, such as `encoder.layers.5.linear1`). Number 0 is "nothing in particular".
+A context is (parent, kind, name); kind is "phase" (name: backward, optimizer), "module" (name: the path below the
+outermost module that was called, such as `encoder.layers.5.linear1`), "op" (an operator) or "node" (a node of the
+autograd graph being evaluated; its parent is the context of the forward pass in which it was made). Number 0 is
+"nothing in particular".
 """
 
+import bisect
 import threading
 from array import array
 
 
+MOST_NODE_STARTS = 500_000
+
+
 class Contexts:
-    """The table of contexts, the current one of each thread, and which forward context made which autograd node."""
+    """The table of contexts, the current one of each thread, and which context made which autograd node."""
 
     def __init__(self, native, sequence_number):
         """
@@ -18,9 +24,9 @@ class Contexts:
             sequence_number: function giving the number that the thread's next autograd node will get.
         """
         self.table = [(0, "", "")]
-        self.node_starts = array("Q")
-        self.node_contexts = array("I")
         self.open = True
+        self._node_starts = array("Q")
+        self._node_contexts = array("I")
         self._numbers = {}
         self._set = native.set_context
         self._sequence_number = sequence_number
@@ -54,5 +60,16 @@ class Contexts:
         self._threads.current = number
         self._set(number)
         if self.open and threading.get_ident() == self._main:
-            self.node_starts.append(self._sequence_number())
-            self.node_contexts.append(number)
+            self._node_starts.append(self._sequence_number())
+            self._node_contexts.append(number)
+
+    def of_node(self, sequence_number):
+        """The context in which the main thread made an autograd node; 0 where that is not known any more."""
+        index = bisect.bisect_right(self._node_starts, sequence_number) - 1
+        return self._node_contexts[index] if index >= 0 else 0
+
+    def forget_old_nodes(self):
+        """Called between steps: drop the older half of what is known of nodes once it has grown large."""
+        if len(self._node_starts) > MOST_NODE_STARTS:
+            half = len(self._node_starts) // 2
+            del self._node_starts[:half], self._node_contexts[:half]

@@ -1,6 +1,7 @@
 """Watches one process that uses torch: its optimizer steps, its allocator, its end."""
 
 import atexit
+import importlib
 import os
 import sys
 import threading
@@ -9,6 +10,7 @@ import weakref
 
 from . import stopping
 from .contexts import Contexts
+from .graph import mark_nodes
 from .modules import ModuleTracker
 from .native import Native
 from .steps import StepClock
@@ -37,9 +39,9 @@ class _Engine:
         self._engine = engine
         self._watch = watch
 
-    def run_backward(self, *args, **kwargs):
-        with self._watch.backward():
-            return self._engine.run_backward(*args, **kwargs)
+    def run_backward(self, tensors, *args, **kwargs):
+        with self._watch.backward(tensors):
+            return self._engine.run_backward(tensors, *args, **kwargs)
 
     def __getattr__(self, name):
         return getattr(self._engine, name)
@@ -48,14 +50,17 @@ class _Engine:
 class _Backward:
     """The time of one backward pass; nested ones (checkpointing) belong to the outer one."""
 
-    def __init__(self, watch):
+    def __init__(self, watch, tensors):
         self._watch = watch
+        self._tensors = tensors
 
     def __enter__(self):
         watch = self._watch
         if watch.backward_depth == 0:
             watch.values_pause()
             watch.mark("backward")
+            mark_nodes(self._tensors, watch.contexts, watch.native)
+        self._tensors = None
         watch.backward_depth += 1
         self._before = watch.contexts.enter("phase", "backward")
 
@@ -101,8 +106,9 @@ class Watch:
         """Hook into torch; the allocator's history starts with the first use of CUDA."""
         torch = self.torch
         torch.cuda._lazy_call(self._cuda_started)
-        torch.optim.optimizer.register_optimizer_step_pre_hook(self._before_optimizer)
-        torch.optim.optimizer.register_optimizer_step_post_hook(self._after_optimizer)
+        optimizer = importlib.import_module("torch.optim.optimizer")
+        optimizer.register_optimizer_step_pre_hook(self._before_optimizer)
+        optimizer.register_optimizer_step_post_hook(self._after_optimizer)
         self._watch_new_optimizers()
         self._watch_resets()
         variable = torch.autograd.Variable
@@ -118,8 +124,8 @@ class Watch:
     def _cuda_started(self):
         if self._started or os.getpid() != self._pid:
             return
-        self._started = True
         torch = self.torch
+        self._started = True
         if self.settings.record:
             context = "alloc" if self.settings.stacks else None
             torch.cuda.memory._record_memory_history("all", context=context, stacks="python")
@@ -177,9 +183,9 @@ class Watch:
         if self.contexts.open:
             self.marks.append((self.native.event_count(), kind, fields))
 
-    def backward(self):
-        """A context manager for the time of one backward pass."""
-        return _Backward(self)
+    def backward(self, tensors):
+        """A context manager for the time of one backward pass from some tensors."""
+        return _Backward(self, tensors)
 
     def values_pause(self):
         """Stop computing true values beside the virtual operations."""
@@ -209,6 +215,7 @@ class Watch:
         self.clock.optimizer_stepped(id(optimizer), self.native.event_count(), allocated, reserved)
         step = self.clock.steps[-1]
         self.writer.progress("step", step=len(self.clock.steps), allocated=step.allocated, reserved=step.reserved)
+        self.contexts.forget_old_nodes()
         if self.clock.enough():
             self.finish("enough")
             stopping.stop()
@@ -223,7 +230,6 @@ class Watch:
         return allocated, reserved
 
     def _out_of_memory(self, device, requested, total, free):
-        node = self.torch._C._current_autograd_node()
         self._oom = {
             "event": self.native.event_count(),
             "device": device,
@@ -231,7 +237,6 @@ class Watch:
             "total": total,
             "free": free,
             "context": self.native.context(),
-            "node": node.name() if node is not None else None,
             "step": len(self.clock.steps),
             "stack": [(f.filename, f.lineno, f.name) for f in traceback.extract_stack()[:-1]],
         }
