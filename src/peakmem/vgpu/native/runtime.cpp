@@ -7,6 +7,7 @@
 #include "device.h"
 #include "driver.h"
 #include "notes.h"
+#include "python_exit.h"
 #include "streams.h"
 
 using namespace peakmem;
@@ -103,7 +104,10 @@ const ErrorText &error_text(int error) {
 
 const char *peakmem::error_message(int error) { return error_text(error).text; }
 
-API int cudaGetDeviceCount(int *n) { return *n = config().count, *n ? (int)kSuccess : fail(kNoDevice); }
+API int cudaGetDeviceCount(int *n) {
+  wait_for_threads_at_exit();  // PyTorch asks this while it sets CUDA up, with Python's lock held
+  return *n = config().count, *n ? (int)kSuccess : fail(kNoDevice);
+}
 API int cudaGetDevice(int *device) { return *device = current_device(), kSuccess; }
 API int cudaSetDevice(int device) {
   if (!is_valid(device)) return fail(kInvalidDevice);
