@@ -34,14 +34,14 @@ class ContextEstimate:
     """Memory outside the allocator. All sizes are bytes.
 
     Attributes:
-        bytes: the estimate: context and libraries.
+        size: the estimate: context and libraries.
         error: how far it may be off, either way.
         idle: the part that the bare context takes.
         libraries: what each library adds, by name.
         sources: where the figures come from, one text for each.
     """
 
-    bytes: int
+    size: int
     error: int
     idle: int
     libraries: tuple[tuple[str, int], ...]
@@ -143,7 +143,7 @@ def estimate_context(
     added = tuple((library.name, library.bytes_per_thread * _threads(device)) for library in libraries)
     error += sum(library.plus_minus * _threads(device) for library in libraries)
     return ContextEstimate(
-        bytes=idle + sum(size for _, size in added),
+        size=idle + sum(size for _, size in added),
         error=error,
         idle=idle,
         libraries=added,
@@ -155,20 +155,20 @@ def _eager(table: _Table, device: Device, cuda: int) -> ContextEstimate:
     """All kernels loaded at the start: code is most of it, and libraries add nothing when they are first used."""
 
     def distance(row: _Published) -> tuple[bool, int, int]:
-        major, minor = device.capability
-        other_major, other_minor = row.device.capability
+        major, minor = device.compute_capability
+        other_major, other_minor = row.device.compute_capability
         return row.device.name != device.name, abs(10 * (major - other_major) + minor - other_minor), -row.cuda
 
     nearest = min((row for row in table.contexts if not row.lazy_loading), key=distance)
     known = nearest.device.name == device.name and nearest.cuda == cuda
     size = nearest.mib * MIB
     error = (nearest.plus_minus if known else table.eager_plus_minus) * MIB
-    return ContextEstimate(bytes=size, error=error, idle=size, libraries=(), sources=(nearest.source,))
+    return ContextEstimate(size=size, error=error, idle=size, libraries=(), sources=(nearest.source,))
 
 
 def _same_chip(one: Device, other: Device) -> bool:
     """Whether two cards differ in memory or socket alone, as the A100 of 40 and of 80 GB do."""
-    return (one.capability, one.multiprocessors) == (other.capability, other.multiprocessors)
+    return (one.compute_capability, one.multiprocessors) == (other.compute_capability, other.multiprocessors)
 
 
 def _threads(device: Device) -> int:
