@@ -49,7 +49,7 @@ class Device:
     Attributes:
         name: as `torch.cuda.get_device_name` prints it. Two cards that differ in memory alone can share it.
         aliases: short names that mean this card and no other; the first is the one to suggest.
-        compute_capability: major and minor number, such as `8.9`.
+        compute_capability: major and minor number, such as `(8, 9)`.
         architecture: NVIDIA's name for the generation, such as `Ada`.
         multiprocessors: streaming multiprocessors (SMs).
         total_memory: what `torch.cuda.get_device_properties(0).total_memory` gives on Linux: the memory of the card
@@ -63,8 +63,8 @@ class Device:
         shared_memory_per_block_optin: largest shared memory of one block, when the kernel asks for it.
         threads_per_multiprocessor: most resident threads of one SM.
         blocks_per_multiprocessor: most resident blocks of one SM.
-        clock_mhz: highest clock of the SMs, MHz.
-        memory_clock_mhz: highest clock of the memory, MHz.
+        clock_khz: highest clock of the SMs, kHz.
+        memory_clock_khz: highest clock of the memory, kHz.
         memory_bus_width: bits.
         unified_memory: whether it shares the memory of its host (GB10, Jetson).
         specification: where SM count, L2, clocks and bus width come from.
@@ -73,7 +73,7 @@ class Device:
 
     name: str
     aliases: tuple[str, ...]
-    compute_capability: str
+    compute_capability: tuple[int, int]
     architecture: str
     multiprocessors: int
     total_memory: int
@@ -85,18 +85,18 @@ class Device:
     shared_memory_per_block_optin: int
     threads_per_multiprocessor: int
     blocks_per_multiprocessor: int
-    clock_mhz: int
-    memory_clock_mhz: int
+    clock_khz: int
+    memory_clock_khz: int
     memory_bus_width: int
     unified_memory: bool
     specification: str
     guesses: tuple[str, ...]
 
     @property
-    def capability(self) -> tuple[int, int]:
-        """The compute capability as two numbers, `(8, 9)`."""
-        major, minor = self.compute_capability.split(".")
-        return int(major), int(minor)
+    def capability(self) -> str:
+        """The compute capability as people write it, `8.9`."""
+        major, minor = self.compute_capability
+        return f"{major}.{minor}"
 
     @property
     def short_name(self) -> str:
@@ -109,8 +109,9 @@ class Device:
         return self.total_memory_is in ("reported", "given")
 
     def as_dict(self) -> dict[str, Any]:
-        """All fields, as JSON types."""
+        """All fields, as JSON types; the compute capability as `"8.9"`."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values |= {"compute_capability": self.capability}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
@@ -125,6 +126,7 @@ def _device(entry: dict[str, Any], shared: dict[str, Any]) -> Device:
     values = {**entry, **shared}
     smi_mib = values.pop("smi_memory_mib", None)
     clock, memory_clock = values.pop("clocks_mhz")
+    major, minor = values.pop("compute_capability").split(".")
     aliases = tuple(values.pop("aliases"))
     guesses = tuple(values.pop("guesses", ()))
     unified = values.pop("unified_memory", False)
@@ -133,8 +135,9 @@ def _device(entry: dict[str, Any], shared: dict[str, Any]) -> Device:
         aliases=aliases,
         guesses=guesses,
         unified_memory=unified,
-        clock_mhz=clock,
-        memory_clock_mhz=memory_clock,
+        compute_capability=(int(major), int(minor)),
+        clock_khz=clock * 1000,
+        memory_clock_khz=memory_clock * 1000,
         smi_memory=None if smi_mib is None else smi_mib * MIB,
     )
 
@@ -170,25 +173,25 @@ def find_device(name: str) -> Device:
     )
 
 
-def custom_device(*, memory: int | None = None, like: Device | None = None) -> Device:
+def custom_device(*, memory: int | None = None, like: Device | str | None = None) -> Device:
     """A device with the given memory and all else as another has it.
 
     Args:
         memory: bytes that `total_memory` shall give; None leaves it as it is.
-        like: the card that it is in all else; by default an A100-SXM4-80GB, whose name it then does not take.
+        like: the card, or a name of it, that it is in all else; by default an A100-SXM4-80GB, whose name it then does
+            not take.
 
     Raises:
-        PeakmemError: the memory is not positive.
+        PeakmemError: the memory is not positive, or `like` names no card.
     """
+    base = like if isinstance(like, Device) else find_device(like or DEFAULT_LIKE)
     if memory is None:
-        return like or find_device(DEFAULT_LIKE)
+        return base
     if memory <= 0:
         raise PeakmemError(f"a GPU can't have {memory} bytes of memory", hint="write --memory 24GiB")
-    named = like is not None
-    base = like or find_device(DEFAULT_LIKE)
     return replace(
         base,
-        name=base.name if named else f"peakmem virtual GPU ({format_size(memory)})",
+        name=base.name if like else f"peakmem virtual GPU ({format_size(memory)})",
         total_memory=memory,
         total_memory_is="given",
         total_memory_source="given by the user",
@@ -219,7 +222,7 @@ def _vocabulary() -> tuple[tuple[frozenset[str], Device], ...]:
         words = {word for text in (device.name, *device.aliases) for word in _words(text)}
         words |= {word.rstrip("0123456789") for word in words if word.startswith("sxm")}
         # Cards are sold by a round number of GB that lies a little above what CUDA leaves of it.
-        words.add(str(sold_memory(device)))
+        words |= {str(sold_memory(device)), device.architecture.lower()}
         # "RTX 4090" and "RTX4090" are the same to everybody.
         parts = _words(device.name)
         words |= {first + second for first, second in pairwise(parts)}
@@ -235,6 +238,21 @@ def sold_memory(device: Device) -> int:
     size = (device.smi_memory or device.total_memory) / GIB
     sizes = (4, 5, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 80, 94, 96, 128, 141, 180, 288)
     return min(sizes, key=lambda sold: abs(sold - size))
+
+
+def search_devices(pattern: str) -> tuple[Device, ...]:
+    """All GPUs that have every word of the pattern in name, short names, architecture or memory (`ada laptop`, `80gb`).
+
+    Raises:
+        PeakmemError: there is none.
+    """
+    words = _words(pattern)
+    found = tuple(
+        device
+        for vocabulary, device in _vocabulary()
+        if all(any(word == known or (len(word) > 2 and word in known) for known in vocabulary) for word in words)
+    )
+    return found or (find_device(pattern),)  # whose error names the nearest
 
 
 def _by_words(words: list[str]) -> list[Device]:
