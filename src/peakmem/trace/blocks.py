@@ -8,7 +8,7 @@ as the history is whole; `Derived.disagreements` counts the events that contradi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -23,6 +23,7 @@ T = TypeVar("T", bound=Table)
 
 _MIN_BLOCK = 512
 _SMALL = 1 << 20
+_SMALL_SEGMENT = 2 << 20
 _UNLIMITED = 1 << 62
 
 
@@ -124,64 +125,80 @@ def _join(kind: type[T], tables: list[T]) -> T:
     return kind.of({name: np.concatenate([getattr(table, name) for table in tables]) for name in kind.DTYPES})
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """A segment, or a mapped run of an expandable one; the fields as in `Segments`."""
+
+    size: int
+    stream: int = 0
+    small: int = 0
+    expandable: int = 0
+    pool: int = 0
+    stack: int = 0
+
+
+def segment_runs(segments: Segments) -> dict[int, Run]:
+    """Segments by address, to be changed by `add_pages` and `remove_pages`."""
+    names = [item.name for item in fields(Run)]
+    rows = zip(*(getattr(segments, name).tolist() for name in names), strict=True)
+    return {
+        address: Run(**dict(zip(names, row, strict=True)))
+        for address, row in zip(segments.address.tolist(), rows, strict=True)
+    }
+
+
+def segment_table(runs: dict[int, Run], device: int) -> Segments:
+    """The table of segments, by address."""
+    order = sorted(runs)
+    columns = {item.name: [getattr(runs[address], item.name) for address in order] for item in fields(Run)}
+    return Segments.of({"address": order, "device": [device] * len(order), **columns})
+
+
+def add_pages(runs: dict[int, Run], address: int, size: int, *, stream: int, stack: int, expandable: int) -> None:
+    """Add a segment, or pages of an expandable one: runs of these that touch become one, as PyTorch shows them."""
+    made = Run(size=size, stream=stream, small=int(size <= _SMALL_SEGMENT), expandable=expandable, stack=stack)
+    if expandable:
+        after = runs.get(address + size)
+        if after is not None and after.expandable:
+            del runs[address + size]
+            made = replace(after, size=size + after.size)
+        for start, run in runs.items():
+            if start + run.size == address and run.expandable:
+                runs[start] = replace(run, size=run.size + made.size)
+                return
+    runs[address] = made
+
+
+def remove_pages(runs: dict[int, Run], address: int, size: int) -> None:
+    """Take pages away; what is left on either side stays."""
+    for start, run in list(runs.items()):
+        end = start + run.size
+        if start <= address and address + size <= end:
+            del runs[start]
+            if start < address:
+                runs[start] = replace(run, size=address - start)
+            if address + size < end:
+                runs[address + size] = replace(run, size=end - address - size)
+            return
+
+
 def _segments_before(events: Events, final: Segments) -> Segments:
     """Undo the segment events, last one first."""
-    ranges: dict[int, tuple[int, int, int, int, int, int]] = {}
-    for row in range(len(final)):
-        ranges[int(final.address[row])] = (
-            int(final.size[row]), int(final.stream[row]), int(final.small[row]), int(final.expandable[row]),
-            int(final.pool[row]), int(final.stack[row]),
-        )  # fmt: skip
+    runs = segment_runs(final)
     kinds = (Action.SEGMENT_ALLOC, Action.SEGMENT_FREE, Action.SEGMENT_MAP, Action.SEGMENT_UNMAP)
-    mine = events.take(np.flatnonzero(np.isin(events.action, kinds)))
+    mine = events.take(np.flatnonzero(np.isin(events.action, kinds))[::-1])
     for action, address, size, stream in zip(
-        mine.action[::-1].tolist(), mine.address[::-1].tolist(), mine.size[::-1].tolist(),
-        mine.stream[::-1].tolist(), strict=True,
-    ):  # fmt: skip
+        mine.action.tolist(), mine.address.tolist(), mine.size.tolist(), mine.stream.tolist(), strict=True
+    ):
         if action == Action.SEGMENT_ALLOC:
-            ranges.pop(address, None)
+            runs.pop(address, None)
         elif action == Action.SEGMENT_FREE:
-            ranges[address] = (size, stream, int(size <= 2 * _SMALL), 0, 0, 0)
+            add_pages(runs, address, size, stream=stream, stack=0, expandable=0)
         elif action == Action.SEGMENT_UNMAP:
-            _map_range(ranges, address, size, stream)
+            add_pages(runs, address, size, stream=stream, stack=0, expandable=1)
         else:
-            unmap_range(ranges, address, size)
-    device = int(final.device[0]) if len(final) else int(events.device[0]) if len(events) else 0
-    order = sorted(ranges)
-    columns = list(zip(*(ranges[address] for address in order), strict=True)) or [()] * 6
-    return Segments.of(
-        {
-            "address": order, "size": columns[0], "stream": columns[1], "small": columns[2], "expandable": columns[3],
-            "pool": columns[4], "stack": columns[5], "device": [device] * len(order),
-        }
-    )  # fmt: skip
-
-
-def _map_range(ranges: dict[int, tuple[int, int, int, int, int, int]], address: int, size: int, stream: int) -> None:
-    """Add pages of an expandable segment; runs that touch become one, as PyTorch's snapshots show them."""
-    small, pool, stack = int(size <= 2 * _SMALL), 0, 0
-    after = ranges.get(address + size)
-    if after is not None and after[3]:
-        del ranges[address + size]
-        size += after[0]
-        _, stream, small, _, pool, stack = after
-    for start, (length, its_stream, its_small, expandable, its_pool, its_stack) in ranges.items():
-        if start + length == address and expandable:
-            ranges[start] = (length + size, its_stream, its_small, 1, its_pool, its_stack)
-            return
-    ranges[address] = (size, stream, small, 1, pool, stack)
-
-
-def unmap_range(ranges: dict[int, tuple[int, int, int, int, int, int]], address: int, size: int) -> None:
-    """Take pages away; what is left on either side stays."""
-    for start, (length, *rest) in list(ranges.items()):
-        if start <= address and address + size <= start + length:
-            del ranges[start]
-            if start < address:
-                ranges[start] = (address - start, *rest)  # type: ignore[assignment]
-            if address + size < start + length:
-                ranges[address + size] = (start + length - address - size, *rest)  # type: ignore[assignment]
-            return
+            remove_pages(runs, address, size)
+    return segment_table(runs, int(final.device[0]) if len(final) else int(events.device[0]) if len(events) else 0)
 
 
 def _blocks_before(events: Events, final: Blocks) -> tuple[Blocks, Blocks]:

@@ -65,8 +65,8 @@ class PlainUnpickler:
     Args:
         data: the bytes; a memory map does.
         name: of the file, for messages.
-        on_dict: called with each dict that is filled at once, as all picklers since protocol 1 do; what it returns takes
-            the dict's place where it is used next (return the dict itself to leave it). Dicts that are filled one item
+        on_dict: called with each dict that is filled at once, as all picklers since protocol 1 do; what it returns
+            takes the dict's place where it is used next (return the dict itself to leave it). Dicts that are filled one item
             at a time (protocol 0, or a single item) are left as they are.
     """
 
