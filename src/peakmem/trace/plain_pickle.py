@@ -66,8 +66,8 @@ class PlainUnpickler:
         data: the bytes; a memory map does.
         name: of the file, for messages.
         on_dict: called with each dict that is filled at once, as all picklers since protocol 1 do; what it returns
-            takes the dict's place where it is used next (return the dict itself to leave it). Dicts that are filled one item
-            at a time (protocol 0, or a single item) are left as they are.
+            takes the dict's place where it is used next (return the dict itself to leave it). Dicts that are filled one
+            item at a time (protocol 0, or a single item) are left as they are.
     """
 
     def __init__(self, data: Buffer, *, name: str, on_dict: Callable[[PlainDict], Any]) -> None:
@@ -96,12 +96,12 @@ class PlainUnpickler:
             hint=f"it may be harmful; {_HINT_FOREIGN}",
         )
 
-    def _line(self, at: int) -> tuple[str, int]:
-        """The text up to the end of the line, and the position after it."""
+    def _line(self, at: int) -> tuple[bytes, int]:
+        """The bytes up to the end of the line, and the position after it."""
         end = self._data.find(b"\n", at)
         if end < 0:
             raise IndexError
-        return self._data[at:end].decode("utf-8", "backslashreplace"), end + 1
+        return self._data[at:end], end + 1
 
     def _take(self, at: int, count: int) -> bytes:
         """Bytes of the file; fails if it ends before."""
@@ -260,7 +260,7 @@ class PlainUnpickler:
             elif op == 0x63:  # GLOBAL
                 module, at = self._line(at)
                 thing, at = self._line(at)
-                self._refuse(f"{module}.{thing}")
+                self._refuse(f"{module!r}.{thing!r}".replace("b'", "").replace("'", ""))
             elif op == 0x93:  # STACK_GLOBAL
                 names = [str(item) for item in stack[-2:]]
                 self._refuse(".".join(names))
@@ -295,9 +295,9 @@ def _text(raw: bytes, op: int) -> str | bytes:
 _TEXT_OPS = frozenset(b"ILFSVgp")
 
 
-def _text_op(op: int, line: str, stack: list[Any], memo: dict[int, Any]) -> None:
+def _text_op(op: int, raw: bytes, stack: list[Any], memo: dict[int, Any]) -> None:
     """The instructions of protocol 0, which are lines of text."""
-    kind = chr(op)
+    kind, line = chr(op), raw.decode("latin-1")
     if kind == "I":
         stack.append({"00": False, "01": True}[line] if line in ("00", "01") else int(line))
     elif kind == "L":
@@ -307,7 +307,7 @@ def _text_op(op: int, line: str, stack: list[Any], memo: dict[int, Any]) -> None
     elif kind == "S":
         stack.append(line.strip()[1:-1])
     elif kind == "V":
-        stack.append(line.encode("latin-1", "backslashreplace").decode("raw-unicode-escape"))
+        stack.append(raw.decode("raw-unicode-escape"))
     elif kind == "g":
         stack.append(memo[int(line)])
     else:

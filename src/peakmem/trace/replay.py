@@ -1,7 +1,7 @@
 """Replay of a trace: how much was held at every moment, when it was most, and what was alive then.
 
-A *moment* is a number of events that have happened: moment 0 is before the first event, moment `n` after the n-th. All work
-over events is vectorised: a million events take about a second.
+A *moment* is a number of events that have happened: moment 0 is before the first event, moment `n` after the n-th. All
+work over events is vectorised.
 """
 
 from __future__ import annotations

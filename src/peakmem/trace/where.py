@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from peakmem.trace.model import Frame, Trace
 
-# Files between the user's code and the allocator. A library that is not torch (transformers, lightning) is not the user's
-# either, but says more than nothing: it is taken when the stack has no line of the user's own.
+# Files between the user's code and the allocator. A library that is not torch (transformers, lightning) is not the
+# user's either, but says more than nothing: it is taken when the stack has no line of the user's own.
 _TORCH = re.compile(r"(?:^|/)torch/(?!.*?/site-packages/)|(?:^|/)(?:torch|torchvision)/_|<frozen|<eval_with_key>")
 _LIBRARY = re.compile(r"(?:^|/)(?:site-packages|dist-packages)/|(?:^|/)lib/python3(?:\.\d+)?/|<frozen|<string>")
 _PYTHON = re.compile(r"\.pyc?$|^<ipython|^<stdin>|^<eval_with_key>|\.ipynb$|^/tmp/ipykernel_")
@@ -46,7 +46,7 @@ class Where:
 
     @property
     def short(self) -> str:
-        """One short text: `model.py:147 attention`, or the backward node, or the operation; empty if nothing is known."""
+        """One short text: `model.py:147 attention`, or the backward node, or the operation; may be empty."""
         if self.line:
             return f"{PurePosixPath(self.filename).name}:{self.line} {self.function}"
         if self.node:
