@@ -1,0 +1,63 @@
+"""Writing a file so that a reader sees the old one or the whole new one, never half of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from peakmem.errors import PeakmemError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def atomic_write(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
+    """Open a new file for writing bytes; it takes its place at `path` when the block ends without an error.
+
+    Args:
+        path: the file to make.
+        force: whether an existing file may be replaced.
+
+    Raises:
+        PeakmemError: the file exists and `force` is false, or it can't be written.
+    """
+    path = Path(path)
+    if path.exists() and not force:
+        raise PeakmemError(f"{path} exists already", hint="give another name, or --force to replace it")
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    except OSError as error:
+        raise PeakmemError(f"{path} can't be written: {error.strerror}", hint="choose another place") from error
+    part = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            yield stream
+        umask = os.umask(0)
+        os.umask(umask)
+        part.chmod(0o666 & ~umask)
+        if force:
+            part.replace(path)
+        else:
+            _place_new(part, path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise PeakmemError(f"{path} can't be written: {error.strerror}", hint="choose another place") from error
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _place_new(part: Path, path: Path) -> None:
+    """Give the finished file its name, without replacing one that appeared meanwhile."""
+    try:
+        os.link(part, path)
+    except FileExistsError as error:
+        raise PeakmemError(f"{path} exists already", hint="give another name, or --force to replace it") from error
+    except OSError:  # no hard links here (FAT, some network file systems)
+        part.replace(path)
+        return
+    part.unlink()
