@@ -1,7 +1,7 @@
 """The grammar of PyTorch 2.0 to 2.9: one reader, separators checked, every fault a RuntimeError.
 
-Facts from PyTorch 2.1 and 2.8, c10/cuda/CUDAAllocatorConfig.cpp, the headers of 2.2 to 2.9, the texts in the binary of 2.9.1,
-and the 2.6.0 release, asked string by string.
+Facts from PyTorch 2.1 and 2.8, c10/cuda/CUDAAllocatorConfig.cpp, the headers of 2.2 to 2.9, the texts in the
+binaries of 2.0.0 to 2.9.1, and the 2.6.0 release, asked string by string.
 """
 
 from __future__ import annotations

@@ -33,7 +33,6 @@ class Option:
     key: str
     since: str
     until: str = ""
-    approximate: bool = False
     aliases: tuple[str, ...] = ()
     aliases_since: str = ""
     reader: str
