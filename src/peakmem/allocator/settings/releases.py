@@ -1,0 +1,24 @@
+"""In which PyTorch releases a string is accepted."""
+
+from __future__ import annotations
+
+from peakmem.allocator.settings.parse import parse
+from peakmem.allocator.settings.version import TorchVersion
+
+MINOR_RELEASES = (*(f"1.{minor}" for minor in range(10, 14)), *(f"2.{minor}" for minor in range(15)))
+"""The releases since 1.10 that the table of options covers."""
+
+
+def accepted_by(text: str) -> str:
+    """The releases that accept a string, in words: `2.1 to 2.9, 2.11 to 2.14`; `none`."""
+    verdicts = [parse(text, version=TorchVersion.parse(release)).accepted for release in MINOR_RELEASES]
+    spans: list[str] = []
+    begin: int | None = None
+    for index, accepted in enumerate([*verdicts, False]):
+        if accepted and begin is None:
+            begin = index
+        elif not accepted and begin is not None:
+            first, last = MINOR_RELEASES[begin], MINOR_RELEASES[index - 1]
+            spans.append(first if first == last else f"{first} to {last}")
+            begin = None
+    return ", ".join(spans) or "none"
