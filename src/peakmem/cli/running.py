@@ -127,7 +127,7 @@ def _plan(options: RunOptions) -> tuple[Run, Card]:
     card = Card(
         name=device.name,
         total=device.total_memory,
-        compute_capability=device.compute_capability,
+        compute_capability=device.capability,
         context=context,
         context_error=error,
     )

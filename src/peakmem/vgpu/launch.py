@@ -22,7 +22,7 @@ class DeviceFacts(Protocol):
         """As `torch.cuda.get_device_name` gives it."""
 
     @property
-    def capability(self) -> tuple[int, int]:
+    def compute_capability(self) -> tuple[int, int]:
         """Major and minor."""
 
     @property
@@ -54,12 +54,12 @@ class DeviceFacts(Protocol):
         """Most blocks that are resident at a time."""
 
     @property
-    def clock_mhz(self) -> int:
-        """Boost clock, MHz."""
+    def clock_khz(self) -> int:
+        """Boost clock, kHz."""
 
     @property
-    def memory_clock_mhz(self) -> int:
-        """MHz."""
+    def memory_clock_khz(self) -> int:
+        """kHz."""
 
     @property
     def memory_bus_width(self) -> int:
@@ -123,7 +123,7 @@ def environment(
     env["TRITON_LIBCUDA_PATH"] = str(library.parent)
     env.pop("CUDA_VISIBLE_DEVICES", None)  # of this machine's own cards
     capacity = device.total_memory if chosen.capacity is None else chosen.capacity
-    major, minor = device.capability
+    major, minor = device.compute_capability
     values = {
         "NAME": device.name,
         "COMPUTE_CAPABILITY": f"{major}.{minor}",
@@ -137,8 +137,8 @@ def environment(
         "SHARED_MEMORY_PER_BLOCK_OPTIN": device.shared_memory_per_block_optin,
         "THREADS_PER_MULTIPROCESSOR": device.threads_per_multiprocessor,
         "BLOCKS_PER_MULTIPROCESSOR": device.blocks_per_multiprocessor,
-        "CLOCK_KHZ": device.clock_mhz * 1000,
-        "MEMORY_CLOCK_KHZ": device.memory_clock_mhz * 1000,
+        "CLOCK_KHZ": device.clock_khz,
+        "MEMORY_CLOCK_KHZ": device.memory_clock_khz,
         "MEMORY_BUS_WIDTH": device.memory_bus_width,
         "CUDA": facts.cuda_number,
         "ADDRESSES": chosen.addresses,
