@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from pathlib import Path
 from peakmem.cli.progress import RunProgress
 from peakmem.cli.run import DEFAULT_GPU, console
 from peakmem.errors import ExitCode, PeakmemError
-from peakmem.forecast.build import Card, build_forecast, failed_for_memory
+from peakmem.forecast.build import Card, build_forecast, failed_for_memory, has_convolutions, used_cudnn
 from peakmem.forecast.model import Forecast, Range
 from peakmem.report.json import check_writable, write_json
 from peakmem.report.terminal import print_forecast
@@ -19,9 +20,9 @@ from peakmem.session.launching import Run, alloc_conf_in_force, launch
 from peakmem.session.running import Ended, Question
 from peakmem.trace.recorded import Recorded
 from peakmem.units import parse_size
-from peakmem.vgpu.catalogue import custom_device, find_device
+from peakmem.vgpu.catalogue import Device, custom_device, find_device
 from peakmem.vgpu.context import estimate_context
-from peakmem.vgpu.probe import probe
+from peakmem.vgpu.probe import TorchFacts, probe
 
 INTERRUPTED = 130
 
@@ -69,6 +70,13 @@ def run(options: RunOptions) -> int:
             on_build=progress.say,
         )
         recorded = _recorded(ended, plan)
+        if used_cudnn(recorded.recording):
+            context, error = _context(options, plan.device, plan.facts, ("cublas", "cudnn"))
+            plan, card = replace(plan, context=context), replace(card, context=context, context_error=error)
+            if _too_large(recorded, card):
+                progress.say("cuDNN takes memory of its own; running again with what it leaves")
+                ended = launch(plan, limited=True, on_progress=progress.line)
+                recorded = _recorded(ended, plan)
         without_limit = None
         if failed_for_memory(recorded.recording) and not ended.interrupted:
             progress.say("it does not fit; running again without a limit, to say how much it needs")
@@ -83,7 +91,7 @@ def run(options: RunOptions) -> int:
             seconds=time.monotonic() - started,
             without_limit=without_limit,
         )
-        if _has_convolutions(recorded) and not (options.no_range or ended.interrupted or forecast.error):
+        if has_convolutions(recorded.recording) and not (options.no_range or ended.interrupted or forecast.error):
             progress.say("convolutions: running with the other plans, for the range")
             forecast = replace(forecast, convolution_range=_range(plan, forecast))
     forecast = replace(forecast, seconds=round(time.monotonic() - started, 2))
@@ -99,10 +107,7 @@ def _plan(options: RunOptions) -> tuple[Run, Card]:
             memory=parse_size(options.memory), like=find_device(options.gpu) if options.gpu else None
         )
     facts = probe(interpreter(command))
-    estimate = estimate_context(device, cuda_version=facts.cuda)
-    context, error = estimate.size, estimate.error
-    if options.context is not None:
-        context, error = parse_size(options.context), 0
+    context, error = _context(options, device, facts, ("cublas",))
     if context >= device.total_memory:
         raise PeakmemError(
             f"a card of {options.memory} has no room beside the CUDA context ({context:,} bytes)",
@@ -132,6 +137,15 @@ def _plan(options: RunOptions) -> tuple[Run, Card]:
         context_error=error,
     )
     return plan, card
+
+
+def _context(options: RunOptions, device: Device, facts: TorchFacts, libraries: tuple[str, ...]) -> tuple[int, int]:
+    """What the context takes and how far that may be off, bytes."""
+    if options.context is not None:
+        return parse_size(options.context), 0
+    lazy = os.environ.get("CUDA_MODULE_LOADING", "LAZY") != "EAGER"
+    estimate = estimate_context(device, facts.cuda, lazy_loading=lazy, libraries_used=libraries)
+    return estimate.size, estimate.error
 
 
 def _steps(text: str) -> str:
@@ -196,8 +210,8 @@ def _nothing_seen(ended: Ended, plan: Run) -> PeakmemError:
     return PeakmemError(f"{words} ended without importing PyTorch", hint="give the command that trains")
 
 
-def _has_convolutions(recorded: Recorded) -> bool:
-    return bool(recorded.recording["library"].get("convolution_plans"))
+def _too_large(recorded: Recorded, card: Card) -> bool:
+    return int(recorded.recording["devices"][0]["peak"]["reserved"]) > card.usable
 
 
 def _range(plan: Run, forecast: Forecast) -> Range:

@@ -72,7 +72,7 @@ def build_forecast(
         alloc_conf=alloc_conf,
         peak=peak,
         steps=_steps(whole),
-        steady=_steady(whole.recording["steps"]),
+        steady=whole.recording["steady"],
         stopped=whole.recording["reason"],
         floor=None,
         segments=whole.recording["devices"][0]["segments"],
@@ -148,13 +148,6 @@ def _steps(recorded: Recorded) -> tuple[StepPeak, ...]:
     )
 
 
-def _steady(steps: list[dict[str, Any]]) -> bool:
-    if len(steps) < 2:
-        return False
-    last, before = steps[-1], steps[-2]
-    return (last["allocated"], last["reserved"]) == (before["allocated"], before["reserved"])
-
-
 def _out_of_memory(recorded: Recorded, card: Card, peak: Peak, *, caught: bool, known: bool) -> OutOfMemory | None:
     oom = recorded.recording["oom"]
     if oom is None:
@@ -179,11 +172,34 @@ def _verdict(card: Card, peak: Peak, oom: OutOfMemory | None) -> Verdict:
     return "tight" if card.total - peak.used < TIGHT_SHARE * card.total else "fits"
 
 
+LIBRARY_KINDS = {"estimate": "an estimate", "substitute": "a stated rule", "unsupported": "not supported, nothing done"}
+"""Kinds of the virtual GPU's report (vgpu/native/notes.h) that stand for something a GPU would know."""
+
+
 def _assumptions(recording: dict[str, Any]) -> tuple[Assumption, ...]:
-    rows = [*recording["assumptions"], *recording["library"].get("assumptions", [])]
-    return tuple(
-        Assumption(what=row["what"], count=row["count"], assumed=row["assumed"], where=row.get("where")) for row in rows
-    )
+    rows = [
+        Assumption(what=row["what"], count=row["count"], assumed=row["assumed"], where=row.get("where"))
+        for row in recording["assumptions"]
+    ]
+    library = recording["library"]
+    for kind, assumed in LIBRARY_KINDS.items():
+        rows += [Assumption(what=what, count=n, assumed=assumed) for what, n in library.get(kind, {}).items()]
+    unknown = library.get("reads", {}).get("unknown", 0)
+    if unknown:
+        rows.append(Assumption(what="copies of unknown values from the device", count=unknown, assumed="zeros"))
+    return tuple(rows)
+
+
+def used_cudnn(recording: dict[str, Any]) -> bool:
+    """Whether the run used cuDNN: its kernels then take their place in the context."""
+    library = recording["library"]
+    known = [what for kind in ("plans", *LIBRARY_KINDS) for what in library.get(kind, {})]
+    return any("cuDNN" in what or what.startswith("convolution") for what in known)
+
+
+def has_convolutions(recording: dict[str, Any]) -> bool:
+    """Whether cuDNN was asked for convolution plans."""
+    return any(what.startswith("convolution") for what in recording["library"].get("plans", {}))
 
 
 def _notes(recording: dict[str, Any]) -> list[str]:
@@ -194,7 +210,7 @@ def _notes(recording: dict[str, Any]) -> list[str]:
             f"the script was ended after {len(steps)} steps: what it does later (validation, saving) was not seen; "
             "--steps all lets it run to its own end"
         )
-        if not _steady(steps):
+        if not recording["steady"]:
             notes.append("the peak was still changing in the last step: --steps N watches more steps")
     if steps and max(step["backwards"] for step in steps) > max(step["optimizers"] for step in steps):
         most = max(step["backwards"] for step in steps)

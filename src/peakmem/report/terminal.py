@@ -7,7 +7,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from peakmem.forecast.model import Forecast, OutOfMemory
+from peakmem.forecast.model import Forecast, OutOfMemory, Range
 from peakmem.units import format_size
 
 _VERDICTS = {
@@ -24,6 +24,8 @@ def print_forecast(forecast: Forecast, console: Console) -> None:
     if forecast.oom is not None:
         parts += [_out_of_memory(forecast.oom), Text()]
     parts += [_statement(forecast), Text()]
+    if forecast.convolution_range is not None:
+        parts += [_convolution_range(forecast.convolution_range), Text()]
     if forecast.steps:
         parts += [_steps(forecast), Text()]
     parts += _remarks(forecast)
@@ -34,6 +36,12 @@ def _headline(forecast: Forecast) -> Text:
     word, style = _VERDICTS[forecast.verdict]
     gpu, peak = forecast.gpu, forecast.peak
     text = Text()
+    if forecast.error is not None:
+        where = f" at {forecast.error.line}" if forecast.error.line else ""
+        text.append(f"the script failed{where}\n", style="bold red")
+        text.append(f"{forecast.error.type}: {forecast.error.message}\n")
+        text.append(f"until then: {format_size(peak.used)} used   torch {forecast.torch}", style="dim")
+        return text
     text.append(word, style=style)
     text.append(f" on {gpu.name} ({format_size(gpu.total)})\n")
     spare = gpu.total - peak.used
@@ -81,6 +89,18 @@ def _statement(forecast: Forecast) -> Table:
     row("context", peak.context, f"estimate, ± {format_size(peak.context_error, digits=0)}")
     row("used", peak.used, "what nvidia-smi would show", sum_=True)
     return table
+
+
+def _convolution_range(span: Range) -> Text:
+    text = Text("reserved lies between ")
+    text.append(f"{format_size(min(span.least, span.likely, span.own))} and ", style="bold")
+    text.append(f"{format_size(max(span.least, span.likely, span.own))}", style="bold")
+    text.append(
+        f", as cuDNN chooses on the card:\nwithout workspaces {format_size(span.least)}, likely {format_size(span.likely)}, "
+        f"its own plans {format_size(span.own)}",
+        style="dim",
+    )
+    return text
 
 
 def _steps(forecast: Forecast) -> Table:

@@ -4,6 +4,8 @@ import json
 import os
 import sys
 
+from .steps import is_steady
+
 FORMAT = "peakmem/recording/1"
 COUNTERS = ("num_alloc_retries", "num_ooms", "num_device_alloc", "num_device_free")
 
@@ -43,6 +45,7 @@ def describe(watch, reason):
         "oom": watch._oom,
         "devices": devices,
         "steps": [vars(step) for step in watch.clock.steps],
+        "steady": is_steady([(step.allocated, step.reserved) for step in watch.clock.steps]),
         "marks": watch.marks,
         "contexts": watch.contexts.table,
         "events": watch.native.events() if watch._recording else b"",

@@ -85,8 +85,21 @@ class StepClock:
         return complete and self._steady()
 
     def _steady(self):
-        # The first step is never counted: optimizer states are made at its end, so it lacks them.
+        # The first step never counts: optimizer states are made at its end, so it lacks them.
         if len(self.steps) < 3 or any(self._counts.get(optimizer, 0) < 2 for optimizer in self._known):
             return False
-        last, before = self.steps[-1], self.steps[-2]
-        return (last.allocated, last.reserved) == (before.allocated, before.reserved)
+        return is_steady([(step.allocated, step.reserved) for step in self.steps])
+
+
+def is_steady(peaks):
+    """Whether the last peaks, a list of (allocated, reserved), show that nothing grows any more.
+
+    That is so when the last two steps are alike, or, since some programs alternate between two peaks, when the last four
+    brought no new highest value.
+    """
+    if len(peaks) < 2:
+        return False
+    if peaks[-1] == peaks[-2]:
+        return True
+    before, last = peaks[1:-4], peaks[-4:]
+    return bool(before) and all(max(p[i] for p in last) <= max(p[i] for p in before) for i in (0, 1))
