@@ -1,0 +1,63 @@
+"""Where following has to stop: the backward pass and optimizers, which depend on who holds a tensor."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.autograd
+import torch.utils.checkpoint
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+if TYPE_CHECKING:
+    from . import Values
+
+
+def install(values: Values) -> None:
+    """Pause in the backward pass and in optimizer steps; go on in closures and in recomputed forward passes."""
+    run = torch.autograd.graph._engine_run_backward
+
+    @functools.wraps(run)
+    def run_paused(*args: Any, **kwargs: Any) -> Any:
+        with values.paused():
+            return run(*args, **kwargs)
+
+    torch.autograd.graph._engine_run_backward = run_paused
+    torch.autograd._engine_run_backward = run_paused
+
+    register_optimizer_step_pre_hook(functools.partial(_before_step, values))
+    register_optimizer_step_post_hook(functools.partial(_after_step, values))
+
+    checkpoint = torch.utils.checkpoint.checkpoint
+
+    @functools.wraps(checkpoint)
+    def checkpoint_followed(function: Any, *args: Any, **kwargs: Any) -> Any:
+        return checkpoint(_followed(values, function), *args, **kwargs)
+
+    torch.utils.checkpoint.checkpoint = checkpoint_followed
+
+
+def _followed(values: Values, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with values.active():
+            return function(*args, **kwargs)
+
+    return call
+
+
+def _before_step(values: Values, optimizer: Any, args: Any, kwargs: Any) -> Any:
+    values.forget(parameter for group in optimizer.param_groups for parameter in group["params"])
+    values.pause()
+    # A closure holds a forward pass.
+    if len(args) > 1 and callable(args[1]):
+        return (args[0], _followed(values, args[1]), *args[2:]), kwargs
+    if callable(kwargs.get("closure")):
+        return args, {**kwargs, "closure": _followed(values, kwargs["closure"])}
+    return None
+
+
+def _after_step(values: Values, optimizer: Any, args: Any, kwargs: Any) -> None:
+    values.resume()
