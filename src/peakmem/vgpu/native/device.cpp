@@ -91,7 +91,7 @@ int allocate(void **out, size_t size) {
   size_t rounded = (size + kPageSize - 1) / kPageSize * kPageSize;
   uintptr_t address = 0;
   if (m.charge(t_device, rounded)) {
-    address = m.addresses.take(rounded, kPageSize);
+    address = m.addresses.take_block(rounded);
     if (!address) m.uncharge(t_device, rounded);
   }
   if (config().debug > 1) fprintf(stderr, "[peakmem] cudaMalloc(%zu) = %p\n", size, (void *)address);
@@ -114,7 +114,7 @@ int release(void *address) {
     madvise((void *)block->first, block->second.size, MADV_DONTNEED);
     mprotect((void *)block->first, block->second.size, PROT_NONE);
   }
-  m.addresses.give_back(block->first, block->second.size);
+  m.addresses.give_back_block(block->first, block->second.size);
   m.blocks.erase(block);
   synchronize_device();  // cudaFree waits for the device
   return kSuccess;
