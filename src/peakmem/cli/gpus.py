@@ -54,7 +54,7 @@ def _print(found: Sequence[Device]) -> None:
     if "derived" in kinds:
         notes.append("? worked out from related cards")
     if any("multiprocessors" in device.guesses for device in found):
-        notes.append("SMs with ?: no source")
+        notes.append("SMs with ? have no source")
     cards = "1 card" if len(found) == 1 else f"{len(found)} cards"
     memory = "Memory is what CUDA gives on Linux."
     console.print(Text(f"{cards}. {memory}" + (" " + "; ".join(notes) + "." if notes else ""), style="dim"))
@@ -73,15 +73,15 @@ def _table(found: Sequence[Device], *, width: int) -> Table:
     if width >= _WIDE:
         table.add_column("or", style="dim", overflow="fold")
     for device in found:
-        mark = _MARKS[device.total_memory_is] or " "
-        guessed = "?" if "multiprocessors" in device.guesses else " "
+        mark = _MARKS[device.total_memory_is]
+        guessed = "?" if "multiprocessors" in device.guesses else ""
         row = [
-            device.name.removeprefix("NVIDIA "),
+            device.name.removeprefix("NVIDIA ").removesuffix(" GPU"),
             device.short_name,
-            f"{device.total_memory / 2**30:.2f}{mark}",
-            f"{device.total_memory}{mark}",
+            f"{mark}{device.total_memory / 2**30:.2f}",
+            f"{mark}{device.total_memory}",
             device.capability,
-            f"{device.multiprocessors}{guessed}",
+            f"{guessed}{device.multiprocessors}",
         ]
         if width >= _WIDE:
             row.append(", ".join(device.aliases[1:]))

@@ -148,25 +148,19 @@ def find_device(name: str) -> Device:
     Raises:
         PeakmemError: no card, or more than one, fits; the hint names the nearest.
     """
-    squashed = _squash(name)
-    by_alias = _aliases()
-    if squashed in by_alias:
-        return by_alias[squashed]
-    *without_size, size = _words(name) or [""]
-    by_name = by_alias.get("".join(without_size))
-    if by_name is not None and size == str(sold_memory(by_name)):
-        return by_name
-    same_name = [device for device in devices() if _squash(device.name) == squashed]
-    if len(same_name) == 1:
-        return same_name[0]
-    fitting = same_name or _by_words(_words(name))
+    words = _words(name)
+    called = _called("".join(words))
+    if not called and words:
+        # "4090 24GB": a name, and the memory that the card is sold with.
+        called = [device for device in _called("".join(words[:-1])) if words[-1] == str(sold_memory(device))]
+    fitting = called or _by_words(words)
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
         raise PeakmemError(
             f"{name!r} can mean {len(fitting)} GPUs: {_enumerate(fitting)}", hint=f"say {_short_names(fitting)}"
         )
-    nearest = _nearest(squashed)
+    nearest = _nearest("".join(words))
     raise PeakmemError(
         f"no GPU {name!r} in the catalogue" + (f"; the nearest are {_enumerate(nearest)}" if nearest else ""),
         hint=f"say {_short_names(nearest)}" if nearest else "`peakmem gpus` lists them; --memory 24GiB needs no name",
@@ -238,6 +232,13 @@ def sold_memory(device: Device) -> int:
     size = (device.smi_memory or device.total_memory) / GIB
     sizes = (4, 5, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 80, 94, 96, 128, 141, 180, 288)
     return min(sizes, key=lambda sold: abs(sold - size))
+
+
+def _called(squashed: str) -> list[Device]:
+    """The cards of which this is an alias or the full name."""
+    if squashed in _aliases():
+        return [_aliases()[squashed]]
+    return [device for device in devices() if _squash(device.name) == squashed]
 
 
 def search_devices(pattern: str) -> tuple[Device, ...]:

@@ -138,7 +138,7 @@ def estimate_context(
         idle, error, source = _idle(table, own), own.plus_minus * MIB, own.source
     else:
         idle = round(_line(table, lazy)(_threads(device)))
-        error = _largest_miss(table, lazy)
+        error = min(_largest_miss(table, lazy), idle)  # a small card's context is not less than nothing
         source = "a straight line over the resident threads through: " + "; ".join(row.source for row in lazy)
     added = tuple((library.name, library.bytes_per_thread * _threads(device)) for library in libraries)
     error += sum(library.plus_minus * _threads(device) for library in libraries)
