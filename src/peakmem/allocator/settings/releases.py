@@ -10,7 +10,7 @@ MINOR_RELEASES = (*(f"1.{minor}" for minor in range(10, 14)), *(f"2.{minor}" for
 
 
 def accepted_by(text: str) -> str:
-    """The releases that accept a string, in words: `2.1 to 2.9, 2.11 to 2.14`; `none`."""
+    """The releases that accept a string, in words: `2.1 to 2.9, 2.11 to 2.14`; empty if none does."""
     verdicts = [parse(text, version=TorchVersion.parse(release)).accepted for release in MINOR_RELEASES]
     spans: list[str] = []
     begin: int | None = None
@@ -21,4 +21,4 @@ def accepted_by(text: str) -> str:
             first, last = MINOR_RELEASES[begin], MINOR_RELEASES[index - 1]
             spans.append(first if first == last else f"{first} to {last}")
             begin = None
-    return ", ".join(spans) or "none"
+    return ", ".join(spans)
