@@ -230,7 +230,7 @@ def sold_memory(device: Device) -> int:
     if in_name and not device.name.startswith("NVIDIA GH200"):
         return int(in_name.group(1))
     size = (device.smi_memory or device.total_memory) / GIB
-    sizes = (4, 5, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 80, 94, 96, 128, 141, 180, 288)
+    sizes = (4, 5, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 80, 94, 96, 128, 141, 180, 186, 288)
     return min(sizes, key=lambda sold: abs(sold - size))
 
 
