@@ -16,7 +16,7 @@ from peakmem.forecast.model import Forecast, Range
 from peakmem.report.json import check_writable, write_json
 from peakmem.report.terminal import print_forecast
 from peakmem.session.command import interpreter, resolve
-from peakmem.session.launching import Run, alloc_conf_in_force, launch
+from peakmem.session.launching import Run, alloc_conf_in_force, check_assumptions, launch
 from peakmem.session.running import Ended, Question
 from peakmem.trace.recorded import Recorded
 from peakmem.units import parse_size
@@ -101,6 +101,7 @@ def run(options: RunOptions) -> int:
 
 def _plan(options: RunOptions) -> tuple[Run, Card]:
     command = resolve(options.command, module=options.module)
+    check_assumptions(options.assume)
     device = find_device(options.gpu or DEFAULT_GPU)
     if options.memory is not None:
         device = custom_device(

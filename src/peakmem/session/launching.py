@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from peakmem.errors import PeakmemError
 from peakmem.session.running import Ended, Question, run_session
 from peakmem.vgpu.build import ensure_library
 from peakmem.vgpu.catalogue import Device
@@ -81,6 +85,23 @@ def launch(
         on_line=on_line,
         timeout=run.timeout,
     )
+
+
+def check_assumptions(text: str) -> None:
+    """Raise a PeakmemError unless the watched process will understand these assumptions about values.
+
+    The reading is `inside/values/config.py`'s own, loaded by its path since its package imports torch.
+    """
+    path = Path(__file__).parent / "inside" / "values" / "config.py"
+    spec = importlib.util.spec_from_file_location("peakmem_assume", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    try:
+        module.Assume.parse(text)
+    except ValueError as error:
+        raise PeakmemError(f"--assume {text}: {error}", hint="--assume bool=false,nonzero=0.25") from error
 
 
 def alloc_conf_in_force(run: Run) -> str:

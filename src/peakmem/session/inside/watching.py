@@ -57,7 +57,6 @@ class _Backward:
     def __enter__(self):
         watch = self._watch
         if watch.backward_depth == 0:
-            watch.values_pause()
             watch.mark("backward")
             mark_nodes(self._tensors, watch.contexts, watch.native)
         self._tensors = None
@@ -71,7 +70,6 @@ class _Backward:
         if watch.backward_depth == 0:
             watch.clock.backward_done()
             watch.mark("backward_end")
-            watch.values_resume()
         return False
 
 
@@ -133,7 +131,7 @@ class Watch:
         torch._C._cuda_attach_out_of_memory_observer(self._out_of_memory)
         from . import values
 
-        self._values = values.install(torch, self.settings.assume)
+        self._values = values.install(values.Assume.parse(self.settings.assume))
         self.writer.progress("cuda")
 
     def _watch_new_optimizers(self):
@@ -187,20 +185,9 @@ class Watch:
         """A context manager for the time of one backward pass from some tensors."""
         return _Backward(self, tensors)
 
-    def values_pause(self):
-        """Stop computing true values beside the virtual operations."""
-        if self._values is not None:
-            self._values.pause()
-
-    def values_resume(self):
-        """Go on computing true values."""
-        if self._values is not None:
-            self._values.resume()
-
     def _before_optimizer(self, optimizer, args, kwargs):
         if self._finished:
             return
-        self.values_pause()
         self.mark("optimizer", optimizer=type(optimizer).__name__)
         self._optimizer_before = self.contexts.enter("phase", "optimizer")
 
@@ -219,7 +206,6 @@ class Watch:
         if self.clock.enough():
             self.finish("enough")
             stopping.stop()
-        self.values_resume()
 
     def _step_peaks(self):
         allocated = reserved = 0
@@ -259,7 +245,6 @@ class Watch:
             if self._finished or os.getpid() != self._pid:
                 return
             self._finished = True
-        self.values_pause()
         if not self._started:
             if self._error:
                 self.writer.progress("error", **self._error)
