@@ -40,7 +40,7 @@ DEFAULT_GPU = "a100-80"
 @click.option("-m", "module", is_flag=True, help="The first word is a Python module, as in python -m.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND [ARGUMENTS]...")
 @click.pass_context
-def command(ctx: click.Context, **options: Any) -> None:
+def command(ctx: click.Context, /, **options: Any) -> None:
     """Run a training script on a virtual GPU and say what memory it takes.
 
     \b

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -20,7 +20,7 @@ MOST_STEPS_SHOWN = 6
 
 def print_forecast(forecast: Forecast, console: Console) -> None:
     """Print a forecast."""
-    parts = [_headline(forecast), Text()]
+    parts: list[RenderableType] = [_headline(forecast), Text()]
     if forecast.oom is not None:
         parts += [_out_of_memory(forecast.oom), Text()]
     parts += [_statement(forecast), Text()]

@@ -19,6 +19,7 @@ def _start_watching():
     spec = importlib.util.spec_from_file_location(
         "peakmem_inside", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
     )
+    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["peakmem_inside"] = module
     spec.loader.exec_module(module)

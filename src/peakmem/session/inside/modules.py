@@ -8,10 +8,10 @@ class ModuleTracker:
     """Wraps `nn.Module.__call__`; knows the outermost modules that were called and the names of all below them."""
 
     def __init__(self, torch, contexts):
-        self.roots = weakref.WeakSet()
+        self.roots: weakref.WeakSet = weakref.WeakSet()
         self._contexts = contexts
         self._torch = torch
-        self._names = weakref.WeakKeyDictionary()
+        self._names: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
         self._threads = threading.local()
 
     def install(self):

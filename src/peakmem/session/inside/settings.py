@@ -2,7 +2,7 @@
 
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,6 @@ class Settings:
     build_on_device: bool = False
     no_weights: bool = False
     assume: str = ""
-    limits: dict = field(default_factory=dict)
 
 
 def read():

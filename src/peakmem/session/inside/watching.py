@@ -94,7 +94,7 @@ class Watch:
         self._peaks = {}
         self._error = None
         self._oom = None
-        self._optimizers = weakref.WeakSet()
+        self._optimizers: weakref.WeakSet = weakref.WeakSet()
         self._optimizer_before = None
         self._lock = threading.Lock()
 

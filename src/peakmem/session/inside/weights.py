@@ -46,7 +46,7 @@ def _timm(module):
 def _transformers(module):
     base = module.PreTrainedModel
 
-    def from_pretrained(cls, name, *args, config=None, dtype=None, torch_dtype=None, device_map=None, **kwargs):
+    def from_pretrained(cls, name, /, *args, config=None, dtype=None, torch_dtype=None, device_map=None, **kwargs):
         if config is None or isinstance(config, str):
             keys = ("cache_dir", "revision", "local_files_only", "subfolder", "token")
             found = {key: kwargs[key] for key in keys if key in kwargs}

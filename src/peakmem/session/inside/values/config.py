@@ -51,7 +51,9 @@ def _read(name: str, kind: type, value: str) -> object:
             return _TRUTH[value.lower()]
         number = kind(value)
     except (KeyError, ValueError):
-        raise ValueError(f"{VARIABLE}: {name}={value} is not {'true or false' if kind is _BOOL else 'a number'}") from None
+        raise ValueError(
+            f"{VARIABLE}: {name}={value} is not {'true or false' if kind is _BOOL else 'a number'}"
+        ) from None
     if name in ("nonzero", "nms", "unique") and not 0 <= number <= 1:
         raise ValueError(f"{VARIABLE}: {name}={value} is not between 0 and 1")
     if name == "limit" and number < 0:

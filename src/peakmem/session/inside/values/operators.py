@@ -8,7 +8,21 @@ from typing import Any
 import torch
 
 # Operators whose product is too costly to repeat on the host for large operands.
-_COSTLY = ("mm", "bmm", "addmm", "baddbmm", "matmul", "conv", "linalg", "svd", "cdist", "attention", "fft", "rnn", "lstm")
+_COSTLY = (
+    "mm",
+    "bmm",
+    "addmm",
+    "baddbmm",
+    "matmul",
+    "conv",
+    "linalg",
+    "svd",
+    "cdist",
+    "attention",
+    "fft",
+    "rnn",
+    "lstm",
+)
 _COSTLY_LIMIT = 1 << 16
 # Not marked as mutated in the schema, but written in training (PyTorch 2.14.1, native_functions.yaml).
 _HIDDEN_WRITES = {

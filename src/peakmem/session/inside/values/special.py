@@ -213,7 +213,9 @@ def constants(mode: ValueMode, op: Operator, args: Any, kwargs: Any, fresh: list
             value = _constant(mode, arg, reasons)
             if value is None:
                 return
-            scalars.append(torch.full((1,), value, dtype=arg.dtype) if arg.dim() else torch.tensor(value, dtype=arg.dtype))
+            scalars.append(
+                torch.full((1,), value, dtype=arg.dtype) if arg.dim() else torch.tensor(value, dtype=arg.dtype)
+            )
         else:
             scalars.append(arg)
     value = op.call(*scalars, **kwargs)
@@ -362,7 +364,9 @@ def _unique(mode: ValueMode, op: Operator, args: Any, kwargs: Any) -> Any:
         count = int(torch.count_nonzero(value))  # what its kernel counts are the true elements
     else:
         found = op.call(value, *args[1:], **kwargs)[0]
-        count = found.shape[args[1]] if op.name.startswith("unique_dim") else found.shape[_unique_axis(op, args, kwargs)]
+        count = (
+            found.shape[args[1]] if op.name.startswith("unique_dim") else found.shape[_unique_axis(op, args, kwargs)]
+        )
     for taint in taints[:1]:
         mode.ledger.note(f"size of the result of {op.name}", taint)
     return mode.follow(op, args, kwargs, reads=[count])
@@ -436,7 +440,9 @@ def _choice(mode: ValueMode, op: Operator, args: Any, kwargs: Any) -> Any:
     if indices.numel() and indices.numel() <= mode.assume.limit and indices.dtype is torch.int64 and tensor.dim():
         dim = _dimension(op, args, kwargs)
         if dim is not None:
-            values = _balanced(tuple(indices.shape), tensor.shape[dim], dim % tensor.dim(), kept=indices.dim() == tensor.dim())
+            values = _balanced(
+                tuple(indices.shape), tensor.shape[dim], dim % tensor.dim(), kept=indices.dim() == tensor.dim()
+            )
             mode.known.learn(indices, values, assumed=f"indices from {op.name} {BALANCED}", watch=True)
     return out
 
