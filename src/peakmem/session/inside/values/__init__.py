@@ -88,6 +88,16 @@ class Values:
                 if type(tensor) in (torch.Tensor, torch.nn.Parameter):
                     known.forget(tensor)
 
+    def _aside(self) -> None:
+        """Take the mode off for a moment in which nothing known is written."""
+        self._thread.on = False
+        _remove(self._mode)
+
+    def _back(self) -> None:
+        if not self._thread.on:
+            _insert_below(self._mode)
+            self._thread.on = True
+
     def _switch(self, *, on: bool) -> None:
         if self._off or on == self._thread.on or os.getpid() != self._pid:
             return
@@ -131,6 +141,9 @@ def install(assume: Assume | None = None, *, guard: bool = True) -> Values:
         from . import guards
 
         guards.install(values)
+    from . import aside
+
+    aside.install(values)
     # `torch.tensor(data, device="cuda")` then builds its tensor on the host and moves it in an operator that can be seen.
     torch._C._set_only_lift_cpu_tensors(True)
     values._switch(on=True)

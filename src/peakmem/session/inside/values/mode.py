@@ -37,6 +37,11 @@ class ValueMode(TorchDispatchMode):
         self.reads = Reads()
         self._operators: dict[int, Operator] = {}
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Without this PyTorch wraps `__torch_dispatch__`, and imports its compiler for it."""
+        return False
+
     def operator(self, func: Any) -> Operator:
         """What is known of this overload."""
         found = self._operators[id(func)] = Operator(func, special.find(func))

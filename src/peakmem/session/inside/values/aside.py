@@ -1,0 +1,68 @@
+"""Functions that PyTorch composes differently while any dispatch mode is active.
+
+`linear` adds its bias out of place, attention adds its mask out of place, and so on (PyTorch 2.14.1, the users of
+aten/src/ATen/TensorSubclassLikeUtils.h in the forward direction).  Where an operand is unknown nothing would be
+followed anyhow, so the mode steps aside for these calls, and the device sees what it would see without us.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.jit
+import torch.nn.functional
+from torch import Tensor, _VF
+from torch.jit import _builtins
+
+from .knowledge import storage_key
+
+if TYPE_CHECKING:
+    from . import Values
+
+_FUNCTIONAL = ("linear", "scaled_dot_product_attention", "embedding_bag", "cross_entropy", "margin_ranking_loss",
+               "hinge_embedding_loss", "cosine_embedding_loss", "triplet_margin_loss",
+               "binary_cross_entropy_with_logits", "bilinear", "multi_head_attention_forward")  # fmt: skip
+_VARIABLE_FUNCTIONS = ("lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell")
+
+
+def install(values: Values) -> None:
+    """Wrap these functions."""
+    for name in _FUNCTIONAL:
+        _wrap(values, torch.nn.functional, name)
+    for name in _VARIABLE_FUNCTIONS:
+        _wrap(values, _VF, name)
+
+
+def _wrap(values: Values, module: Any, name: str) -> None:
+    function: Callable[..., Any] | None = getattr(module, name, None)
+    if function is None:
+        return
+    known = values._mode.known
+    thread = values._thread
+    aside = values._aside
+    back = values._back
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if thread.on:
+            for arg in args:
+                if isinstance(arg, Tensor) and (
+                    arg.requires_grad
+                    or type(arg) is not Tensor
+                    or (arg.is_cuda and storage_key(arg) not in known.entries)
+                ):
+                    aside()
+                    try:
+                        return function(*args, **kwargs)
+                    finally:
+                        back()
+        return function(*args, **kwargs)
+
+    # TorchScript finds its own operators by the identity of the Python function.
+    operator = _builtins._find_builtin(function)
+    if operator is not None:
+        _builtins._register_builtin(call, operator)
+    setattr(module, name, call)
