@@ -45,6 +45,7 @@ def build_forecast(
     command: tuple[str, ...],
     alloc_conf: str,
     seconds: float,
+    exit_code: int,
     without_limit: Recorded | None = None,
 ) -> Forecast:
     """Make the forecast of one process.
@@ -55,6 +56,7 @@ def build_forecast(
         command: the command as it was started.
         alloc_conf: the allocator settings in force.
         seconds: wall time of everything.
+        exit_code: of the command; negative: the signal that ended it.
         without_limit: the same run on a card without a limit, where the first one ran out of memory.
     """
     recording = recorded.recording
@@ -79,7 +81,7 @@ def build_forecast(
         retries=device["num_alloc_retries"],
         ooms=device["num_ooms"],
         oom=oom,
-        error=script_error(recording),
+        error=script_error(recording, exit_code),
         convolution_range=None,
         assumptions=_assumptions(whole.recording),
         notes=tuple(_notes(whole.recording)),
@@ -87,12 +89,18 @@ def build_forecast(
     )
 
 
-def script_error(recording: dict[str, Any]) -> ScriptError | None:
-    """How the script failed, unless it was for want of memory."""
+def script_error(recording: dict[str, Any], exit_code: int) -> ScriptError | None:
+    """How the script failed, unless it was for want of memory, or ended by us."""
     error = recording["error"]
-    if error is None or failed_for_memory(recording):
+    if failed_for_memory(recording) or recording["reason"] == "enough":
         return None
-    return ScriptError(type=error["type"], message=error["message"], line=user_line(error["frames"]))
+    if error is not None:
+        kind = error["type"].removeprefix("builtins.")
+        return ScriptError(type=kind, message=error["message"], line=user_line(error["frames"]))
+    if exit_code:
+        how = f"exit code {exit_code}" if exit_code > 0 else f"signal {-exit_code}"
+        return ScriptError(type="exit", message=f"the command ended with {how}", line=None)
+    return None
 
 
 def user_line(frames: list[tuple[str, int, str]]) -> str | None:

@@ -29,7 +29,7 @@ def print_forecast(forecast: Forecast, console: Console) -> None:
     if forecast.steps:
         parts += [_steps(forecast), Text()]
     parts += _remarks(forecast)
-    console.print(Padding(Group(*parts), (1, 0, 0, 1)))
+    console.print(Padding(Group(*parts), (1, 0, 0, 1), expand=False))
 
 
 def _headline(forecast: Forecast) -> Text:
@@ -43,7 +43,8 @@ def _headline(forecast: Forecast) -> Text:
         text.append(f"until then: {format_size(peak.used)} used   torch {forecast.torch}", style="dim")
         return text
     text.append(word, style=style)
-    text.append(f" on {gpu.name} ({format_size(gpu.total)})\n")
+    size = format_size(gpu.total)
+    text.append(f" on {gpu.name}\n" if size in gpu.name else f" on {gpu.name} ({size})\n")
     spare = gpu.total - peak.used
     if spare >= 0:
         text.append(f"{format_size(peak.used)} used at the peak, {format_size(spare)} spare")
@@ -76,7 +77,7 @@ def _statement(forecast: Forecast) -> Table:
     table.add_column(style="dim")
 
     def row(name: str, size: int, remark: str = "", *, sum_: bool = False) -> None:
-        shown = format_size(size) if sum_ else f"+ {format_size(size)}"
+        shown = format_size(size) if sum_ else f"{'-' if size < 0 else '+'} {format_size(abs(size))}"
         table.add_row(Text(name, style="bold" if sum_ else ""), shown, f"{size:,}", remark)
 
     row("requested", peak.requested, "what the program asked for", sum_=True)
@@ -96,8 +97,8 @@ def _convolution_range(span: Range) -> Text:
     text.append(f"{format_size(min(span.least, span.likely, span.own))} and ", style="bold")
     text.append(f"{format_size(max(span.least, span.likely, span.own))}", style="bold")
     text.append(
-        f", as cuDNN chooses on the card:\nwithout workspaces {format_size(span.least)}, likely {format_size(span.likely)}, "
-        f"its own plans {format_size(span.own)}",
+        f", as cuDNN chooses on the card:\nwithout workspaces {format_size(span.least)}, "
+        f"likely {format_size(span.likely)}, its own plans {format_size(span.own)}",
         style="dim",
     )
     return text

@@ -49,10 +49,10 @@ def interpreter(command: tuple[str, ...]) -> str:
     """
     program = shutil.which(command[0]) or command[0]
     name = Path(program).name
-    if name.startswith("python") or name.startswith("pypy"):
+    if name.startswith(("python", "pypy")):
         return program
     try:
-        with open(program, "rb") as file:
+        with Path(program).open("rb") as file:
             line = file.readline(512)
     except OSError:
         line = b""

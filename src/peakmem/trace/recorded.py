@@ -59,9 +59,10 @@ class Recorded:
         return int(mine[np.argmax(self.events["allocated"][mine])])
 
     def step_of(self, event: int) -> int | None:
-        """The training step in which an event happened."""
+        """The training step in which an event happened; None after the last, or where there are none."""
         step = int(np.searchsorted(self._step_ends, event, side="right"))
-        return step if step < len(self._step_ends) or self.recording["reason"] == "end" else None
+        # A script that failed did so within a step that never ended.
+        return step if step < len(self._step_ends) or self.recording["error"] is not None else None
 
     def place(self, event: int) -> Place:
         """Where the program was when an event happened."""

@@ -10,7 +10,6 @@ import bisect
 import threading
 from array import array
 
-
 MOST_NODE_STARTS = 500_000
 
 

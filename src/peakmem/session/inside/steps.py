@@ -94,8 +94,8 @@ class StepClock:
 def is_steady(peaks):
     """Whether the last peaks, a list of (allocated, reserved), show that nothing grows any more.
 
-    That is so when the last two steps are alike, or, since some programs alternate between two peaks, when the last four
-    brought no new highest value.
+    That is so when the last two steps are alike, or, since some programs alternate between two peaks, when the last
+    four brought no new highest value.
     """
     if len(peaks) < 2:
         return False

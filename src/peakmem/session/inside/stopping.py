@@ -3,7 +3,7 @@
 import os
 import threading
 
-GRACE_SECONDS = 30
+GRACE_SECONDS = 10
 
 
 class EnoughSeen(SystemExit):

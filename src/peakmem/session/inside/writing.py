@@ -1,5 +1,6 @@
 """Files of the session's folder that this process writes: progress lines, and what it saw."""
 
+import contextlib
 import json
 import os
 import pickle
@@ -32,9 +33,7 @@ class Writer:
                 pickle.dump(recording, file, protocol=4)
             os.replace(path + ".part", path)
         except OSError as error:
-            try:
+            with contextlib.suppress(OSError):
                 os.unlink(path + ".part")
-            except OSError:
-                pass
             self.progress("unwritten", reason=str(error))
             raise
