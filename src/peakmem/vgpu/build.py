@@ -183,8 +183,14 @@ def find_compiler() -> tuple[str, ...] | None:
         if path:
             return (path,)
     if importlib.util.find_spec("ziglang") is not None:
-        return (sys.executable, "-m", "ziglang", "c++")
+        # For any glibc from 2.17 on, as manylinux2014 has it: the folder may be shared among machines.
+        return (sys.executable, "-m", "ziglang", "c++", "-target", f"{platform.machine()}-linux-gnu.2.17")
     return None
+
+
+def is_zig(compiler: Sequence[str] | None) -> bool:
+    """Whether it is the `ziglang` wheel's compiler."""
+    return compiler is not None and "ziglang" in compiler
 
 
 def compile_library(output: Path, *, work: Path, progress: Progress | None = None, sources: Path = NATIVE) -> None:
@@ -209,7 +215,9 @@ def compile_library(output: Path, *, work: Path, progress: Progress | None = Non
         )
     units = [path for path in source_files(sources) if path.suffix == ".cpp"]
     objects = [work / f"{unit.stem}.o" for unit in units]
-    say(f"building the virtual GPU (once, about 15 s) with {' '.join(compiler)}")
+    say(
+        f"building the virtual GPU (once, {'a minute or two' if is_zig(compiler) else 'about 15 s'}) with {' '.join(compiler)}"
+    )
 
     def compile_unit(unit: Path, result: Path) -> None:
         _run([*compiler, *COMPILE_FLAGS, "-I", str(sources), "-c", str(unit), "-o", str(result)], work)

@@ -5,10 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "cuda_declarations.h"
 
 namespace peakmem {
 namespace {
+
+const int kMostDevices = 64;
 
 const char *get(const char *name) {
   const char *value = getenv(name);
@@ -65,6 +70,48 @@ Config load() {
 const Config &config() {
   static const Config c = load();
   return c;
+}
+
+namespace {
+
+// The numbers in CUDA_VISIBLE_DEVICES up to the first that names no device (-1 by custom). False: it is not set.
+bool visible(std::vector<int> *numbers) {
+  const char *list = getenv("CUDA_VISIBLE_DEVICES");
+  if (!list) return false;
+  for (const char *p = list; p && *p && numbers->size() < kMostDevices; p = strchr(p, ',')) {
+    if (*p == ',') p++;
+    while (*p == ' ') p++;
+    if (*p == '-' || !*p) break;
+    char *end;
+    long number = strtol(p, &end, 10);
+    numbers->push_back(end == p || number >= kMostDevices ? (int)numbers->size() : (int)number);  // a UUID counts as the next
+  }
+  return true;
+}
+
+}  // namespace
+
+int device_count() {
+  static const int count = [] {
+    std::vector<int> numbers;
+    return visible(&numbers) ? (int)numbers.size() : config().count;
+  }();
+  return count;
+}
+
+int machine_device_count() {
+  std::vector<int> numbers;
+  visible(&numbers);
+  int count = config().count;
+  for (int number : numbers) count = std::max(count, number + 1);
+  return count;
+}
+
+int visible_index(int machine_index) {
+  std::vector<int> numbers;
+  if (!visible(&numbers)) return machine_index;
+  auto found = std::find(numbers.begin(), numbers.end(), machine_index);
+  return found == numbers.end() ? -1 : (int)(found - numbers.begin());
 }
 
 int attribute(int which) {

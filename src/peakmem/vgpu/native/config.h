@@ -31,6 +31,13 @@ struct Config {
 
 const Config &config();
 inline int cuda_version() { return config().cuda_version; }
+// Devices that the program sees. A program that sets CUDA_VISIBLE_DEVICES sees as many as it names there, whichever: the
+// numbers are those of a machine we don't know. Fixed at the first call, as CUDA does it.
+int device_count();
+// The highest number of a device that the program names, plus one; at least config().count. What NVML counts.
+int machine_device_count();
+// The program's number of the machine's device; -1 if the program does not see it.
+int visible_index(int machine_index);
 // cudaDeviceGetAttribute's answer, 0 for what has no meaning here.
 int attribute(int which);
 

@@ -19,7 +19,7 @@ thread_local int t_device = 0;
 
 Memory::Memory() {
   const Config &c = config();
-  devices.resize((size_t)c.count);
+  devices.resize((size_t)device_count());
   for (DeviceMemory &d : devices) d.used = d.peak = c.context;
   size_t size = kRegion;
   void *p = MAP_FAILED;

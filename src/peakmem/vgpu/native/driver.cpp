@@ -133,8 +133,8 @@ API int cuStreamWaitValue32_v2() { return kSuccess; }
 // Programs that look for a driver of their own (Numba, CuPy...) are told that there is no device: nothing here would run them.
 API int cuInit(unsigned) { return kNoDevice; }
 API int cuDriverGetVersion(int *v) { return *v = cuda_version(), kSuccess; }
-API int cuDeviceGet(CUdevice *device, int i) { return *device = i, i < config().count ? (int)kSuccess : (int)kInvalidDevice; }
-API int cuDeviceGetCount(int *n) { return *n = config().count, kSuccess; }
+API int cuDeviceGet(CUdevice *device, int i) { return *device = i, i < device_count() ? (int)kSuccess : (int)kInvalidDevice; }
+API int cuDeviceGetCount(int *n) { return *n = device_count(), kSuccess; }
 API int cuDeviceGetName(char *out, int n, CUdevice) { return snprintf(out, (size_t)n, "%s", config().name), kSuccess; }
 API int cuDeviceTotalMem_v2(size_t *n, CUdevice) { return *n = config().total, kSuccess; }
 API int cuDeviceGetAttribute(int *value, int which, CUdevice) { return *value = attribute(which), kSuccess; }

@@ -19,7 +19,7 @@ typedef void *Handle;  // index + 1
 
 int index_of(Handle h) { return (int)(intptr_t)h - 1; }
 int handle(Handle *h, long index) {
-  if (index < 0 || index >= config().count) return kNvmlInvalidArgument;
+  if (index < 0 || index >= machine_device_count()) return kNvmlInvalidArgument;
   return *h = (Handle)(index + 1), kNvmlSuccess;
 }
 int text(char *out, unsigned n, const char *value) {
@@ -38,7 +38,7 @@ struct MemoryFigures {
 // The same figures as cudaMemGetInfo.
 MemoryFigures figures(Handle h) {
   const Config &c = config();
-  unsigned long long used = vgpu_used(index_of(h)), limit = c.capacity < c.total ? c.capacity : c.total;
+  unsigned long long used = vgpu_used(visible_index(index_of(h))), limit = c.capacity < c.total ? c.capacity : c.total;
   unsigned long long left = limit > used ? limit - used : 0;
   return {c.total, left, c.total - left};
 }
@@ -51,7 +51,7 @@ int processes(Handle h, unsigned *n, void *out, bool with_instances) {
   unsigned room = *n;
   *n = 1;
   if (!out || room < 1) return kNvmlInsufficientSize;
-  Process p = {(unsigned)getpid(), vgpu_used(index_of(h)), 0xffffffffu, 0xffffffffu};
+  Process p = {(unsigned)getpid(), vgpu_used(visible_index(index_of(h))), 0xffffffffu, 0xffffffffu};
   memcpy(out, &p, with_instances ? sizeof p : 16);
   return kNvmlSuccess;
 }
@@ -77,7 +77,7 @@ API int nvmlSystemGetCudaDriverVersion(int *v) { return *v = cuda_version(), kNv
 // Lowest driver branches that serve the major version (NVIDIA's CUDA compatibility table).
 API int nvmlSystemGetDriverVersion(char *out, unsigned n) { return text(out, n, cuda_version() >= 13000 ? "580.65.06" : "525.60.13"); }
 API int nvmlSystemGetNVMLVersion(char *out, unsigned n) { return text(out, n, cuda_version() >= 13000 ? "13.580.65.06" : "12.525.60.13"); }
-API int nvmlDeviceGetCount_v2(unsigned *n) { return *n = (unsigned)config().count, kNvmlSuccess; }
+API int nvmlDeviceGetCount_v2(unsigned *n) { return *n = (unsigned)machine_device_count(), kNvmlSuccess; }
 API int nvmlDeviceGetCount(unsigned *n) { return nvmlDeviceGetCount_v2(n); }
 API int nvmlDeviceGetHandleByIndex_v2(unsigned i, Handle *h) { return handle(h, (long)i); }
 API int nvmlDeviceGetHandleByIndex(unsigned i, Handle *h) { return handle(h, (long)i); }
@@ -87,7 +87,7 @@ API int nvmlDeviceGetHandleByPciBusId_v2(const char *id, Handle *h) {
   return handle(h, (long)bus - 1);
 }
 API int nvmlDeviceGetHandleByUUID(const char *id, Handle *h) {
-  for (int i = 0; i < config().count; i++) {
+  for (int i = 0; i < machine_device_count(); i++) {
     char own[64];
     if (!uuid(i, own, sizeof own) && !strcasecmp(own, id)) return handle(h, i);
   }
@@ -150,6 +150,13 @@ API int nvmlDeviceGetClockInfo(Handle, int type, unsigned *mhz) {
 API int nvmlDeviceGetMaxClockInfo(Handle h, int type, unsigned *mhz) { return nvmlDeviceGetClockInfo(h, type, mhz); }
 API int nvmlDeviceGetNumGpuCores(Handle, unsigned *) { return kNvmlNotSupported; }
 API int nvmlDeviceGetMemoryBusWidth(Handle, unsigned *bits) { return *bits = (unsigned)config().bus_width, kNvmlSuccess; }
+API int nvmlDeviceGetSerial(Handle, char *, unsigned) { return kNvmlNotSupported; }
+API int nvmlDeviceGetBrand(Handle, int *brand) { return *brand = 0, kNvmlSuccess; }  // unknown
+API int nvmlDeviceGetArchitecture(Handle, unsigned *architecture) {
+  int cc = config().capability;  // Pascal 4, Volta 5, Turing 6, Ampere 7, Ada 8, Hopper 9, Blackwell 10
+  *architecture = cc < 70 ? 4 : cc < 75 ? 5 : cc < 80 ? 6 : cc < 89 ? 7 : cc < 90 ? 8 : cc < 100 ? 9 : 10;
+  return kNvmlSuccess;
+}
 API int nvmlDeviceGetMigMode(Handle, unsigned *, unsigned *) { return kNvmlNotSupported; }
 API int nvmlDeviceGetEccMode(Handle, int *, int *) { return kNvmlNotSupported; }
 API int nvmlDeviceIsMigDeviceHandle(Handle, unsigned *yes) { return *yes = 0, kNvmlSuccess; }

@@ -21,11 +21,11 @@ struct Pool {
 };
 Pool *pool_of(int device) {
   static Pool *pools = [] {
-    Pool *p = new Pool[(size_t)config().count + 1]();
-    for (int i = 0; i < config().count; i++) p[i].device = i;
+    Pool *p = new Pool[(size_t)device_count() + 1]();
+    for (int i = 0; i < device_count(); i++) p[i].device = i;
     return p;
   }();
-  return device >= 0 && device < config().count ? &pools[device] : &pools[config().count];
+  return device >= 0 && device < device_count() ? &pools[device] : &pools[device_count()];
 }
 
 }  // namespace

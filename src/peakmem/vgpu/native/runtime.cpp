@@ -14,7 +14,7 @@ using namespace peakmem;
 
 namespace {
 
-bool is_valid(int device) { return device >= 0 && device < config().count; }
+bool is_valid(int device) { return device >= 0 && device < device_count(); }
 
 // cudaDeviceProp as offsets: CUDA 13 dropped fields in the middle, so most later ones moved.
 struct Property {
@@ -106,7 +106,7 @@ const char *peakmem::error_message(int error) { return error_text(error).text; }
 
 API int cudaGetDeviceCount(int *n) {
   wait_for_threads_at_exit();  // PyTorch asks this while it sets CUDA up, with Python's lock held
-  return *n = config().count, *n ? (int)kSuccess : fail(kNoDevice);
+  return *n = device_count(), *n ? (int)kSuccess : fail(kNoDevice);
 }
 API int cudaGetDevice(int *device) { return *device = current_device(), kSuccess; }
 API int cudaSetDevice(int device) {
@@ -178,7 +178,7 @@ extern "C" void vgpu_info(int *cc, int *sms, size_t *mem, const char **name, int
   if (sms) *sms = c.multiprocessors;
   if (mem) *mem = c.total;
   if (name) *name = c.name;
-  if (count) *count = c.count;
+  if (count) *count = device_count();
 }
 extern "C" int vgpu_attr(int which) { return attribute(which); }
 extern "C" int vgpu_cuda_version(void) { return cuda_version(); }
