@@ -117,9 +117,38 @@ int64_t chosen_workspace(const Convolution& c, int64_t own) {
   return own;
 }
 
+// Partial sums of a filter's gradient that sums over many positions, in the TF32 plans: about six filters, at most 27 MiB.
+static int64_t split_sums(const Convolution& c) {
+  int64_t positions = c.y.dims.empty() ? 0 : c.y.dims[0];
+  for (size_t i = 2; i < c.y.dims.size(); i++) positions *= c.y.dims[i];
+  return positions < 4096 ? 0 : std::min<int64_t>(6 * c.w.bytes(), (int64_t)27 << 20);
+}
+
+// Read off the plans that cuDNN 9.24 makes without a device for ResNet-18/50, VGG-11 and MobileNetV2 at 8.0 and 7.5; most of
+// these plans are met to 16 bytes, weight gradients roughly.
+//   - grouped and depthwise: none
+//   - a type without tensor cores on this device (fp64; fp32 before 8.0; 16 bits before 7.0): none, but 3x3 filters of stride
+//     1 have their Winograd form, 25 fp32 values for each filter channel, and 4 bytes for each filter (not for their gradient)
+//   - 16 bits: NHWC copies of x, y and filters larger than 1x1; none of them if the tensors are channels_last
+//   - fp32 (TF32): NHWC copies of x and w forward (of y too for an input of odd channels), of all three backward;
+//     channels_last: of the two operands
 int64_t substitute_workspace(const Convolution& c) {
-  if (c.x.channels_last() || c.groups() > 1) return 0;
-  return c.x.bytes() + c.w.bytes() + c.y.bytes();
+  constexpr int64_t kAlignment = 16;
+  int cc = 0;
+  vgpu_info(&cc, nullptr, nullptr, nullptr, nullptr);
+  const int64_t x = c.x.bytes(), w = c.w.bytes(), y = c.y.bytes();
+  const bool forward = c.direction == Direction::kForward, filter = c.direction == Direction::kBackwardFilter;
+  const bool narrow = width(c.x.type) <= 2;
+  if (c.groups() > 1) return 0;
+  if (c.x.type == kDouble || (c.x.type == kFloat && cc < 80) || (narrow && cc < 70)) {
+    bool same_size = c.x.dims.size() == 4 && c.y.dims.size() == 4 && c.x.dims[2] == c.y.dims[2] && c.x.dims[3] == c.y.dims[3];
+    bool winograd = c.x.type != kDouble && same_size && c.w.dims[2] == 3 && c.w.dims[3] == 3 && !filter && c.w.dims[1] % 8 == 0;
+    return winograd ? c.w.dims[0] * c.w.dims[1] * 25 * 4 + c.w.dims[0] * 4 : 0;
+  }
+  if (narrow) return c.x.channels_last() ? 0 : x + y + (c.pointwise() ? 0 : w) + kAlignment;
+  if (c.x.channels_last()) return (forward ? x + w : filter ? x + y : y + w) + kAlignment;
+  if (forward && c.x.dims.size() > 1 && c.x.dims[1] % 4 == 0) return x + w + kAlignment;
+  return x + y + w + kAlignment + (filter ? split_sums(c) : 0);
 }
 
 void log_plan(const char* source, const Convolution& c, int64_t own, const char* reason) {
