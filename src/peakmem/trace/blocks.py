@@ -8,6 +8,7 @@ as the history is whole; `Derived.disagreements` counts the events that contradi
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,13 +18,14 @@ from peakmem.trace.roles import Action
 from peakmem.trace.tables import Array, Blocks, Events, Segments, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 T = TypeVar("T", bound=Table)
 
 _MIN_BLOCK = 512
 _SMALL = 1 << 20
 _SMALL_SEGMENT = 2 << 20
+_CHUNK = 1 << 16
 _UNLIMITED = 1 << 62
 
 
@@ -298,13 +300,19 @@ class _Heap:
 
     def run(self, events: Events) -> tuple[Array, int]:
         """Sizes of the blocks of all events, and how many events contradict the state they meet."""
-        sizes: list[int] = []
+        sizes = array("q")
+        wrong = 0
+        for start in range(0, len(events), _CHUNK):  # Python's integers take ten times the room of the columns
+            rows = slice(start, start + _CHUNK)
+            columns = (events.action[rows].tolist(), events.address[rows].tolist(), events.size[rows].tolist())
+            wrong += self._run(zip(*columns, strict=True), sizes)
+        return np.frombuffer(sizes, dtype="i8") if len(sizes) else np.zeros(0, dtype="i8"), wrong
+
+    def _run(self, rows: Iterable[tuple[int, int, int]], sizes: array[int]) -> int:
         wrong = 0
         live, free, free_ends, rules = self._live, self._free, self._free_ends, self._rules
         alloc, requested, completed = int(Action.ALLOC), int(Action.FREE_REQUESTED), int(Action.FREE_COMPLETED)
-        for action, address, size in zip(
-            events.action.tolist(), events.address.tolist(), events.size.tolist(), strict=True
-        ):
+        for action, address, size in rows:
             taken = 0
             if action == alloc:
                 taken = rounded = rules.round_size(size)
@@ -351,4 +359,4 @@ class _Heap:
             elif action == Action.SEGMENT_UNMAP:
                 wrong += not self._carve(address, address + size)
             sizes.append(taken)
-        return np.asarray(sizes, dtype="i8"), wrong
+        return wrong

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from peakmem.trace.tables import Contexts, Frames, Stacks
 
@@ -19,7 +22,7 @@ class Interner:
         self._strings: dict[str, int] = {"": 0}
         self._shapes: dict[tuple[int, ...], int] = {(): 0}
         self._frames: dict[tuple[int, int, int], int] = {}
-        self._stacks: dict[tuple[int, ...], int] = {(): 0}
+        self._stacks: dict[bytes, int] = {b"": 0}  # as bytes of int32: a tenth of a tuple of ints
         self._contexts: dict[tuple[int, int, int, int], int] = {(0, 0, 0, 0): 0}
 
     def string(self, text: str) -> int:
@@ -37,7 +40,7 @@ class Interner:
 
     def stack(self, frames: Iterable[int]) -> int:
         """Index of a stack of frame indices, innermost first; the empty stack has index 0."""
-        return self._stacks.setdefault(tuple(frames), len(self._stacks))
+        return self._stacks.setdefault(array("i", frames).tobytes(), len(self._stacks))
 
     def context(self, parent: int, kind: ContextKind, name: str, number: int = 0) -> int:
         """Index of a context below `parent` (0: the root)."""
@@ -63,7 +66,9 @@ class Interner:
     @property
     def stacks(self) -> Stacks:
         """For `Trace.stacks`."""
-        return Stacks.of(list(self._stacks))
+        offsets = np.zeros(len(self._stacks) + 1, dtype="i8")
+        np.cumsum([len(stack) // 4 for stack in self._stacks], out=offsets[1:])
+        return Stacks(offsets=offsets, frames=np.frombuffer(b"".join(self._stacks), dtype="i4").copy())
 
     @property
     def contexts(self) -> Contexts:

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     Buffer = bytes | mmap.mmap
 
 _HINT_FOREIGN = "give a file that torch.cuda.memory._dump_snapshot() wrote"
+_ITEM = rb"h.|j.{4}|K.|M.{2}|J.{4}|\x8a\x05.{5}|\x8a\x06.{6}|\x8a\x07.{7}|\x8a\x08.{8}"
+# A whole dict, memoized or not, whose keys and values are memoized things and whole numbers: most events of a snapshot.
+# Each item's first byte says how long it is, so there is one way only to read such a text.
+_FLAT_DICT = re.compile(rb"\}(\x94?)\(((?:" + _ITEM + rb"){2,64})u", re.DOTALL)
+_ITEMS = re.compile(_ITEM, re.DOTALL)
 _RUNS = {0x68: re.compile(rb"(?:h[\x00-\xff]){2,}"), 0x6A: re.compile(rb"(?:j[\x00-\xff]{4}){2,}")}
 _CALLS = {
     0x52: "REDUCE", 0x69: "INST", 0x6F: "OBJ", 0x81: "NEWOBJ", 0x92: "NEWOBJ_EX", 0x62: "BUILD", 0x82: "EXT1",
@@ -31,13 +36,14 @@ _CALLS = {
 
 
 class PlainDict(dict[Any, Any]):
-    """A dict of the pickle. `reference` is what the callback put in its place, -1 if nothing."""
+    """A dict of the pickle. `reference` is for the callback's use, -1 at first; `place` is its place in the memo."""
 
-    __slots__ = ("reference",)
+    __slots__ = ("place", "reference")
 
     def __init__(self) -> None:
         super().__init__()
         self.reference = -1
+        self.place = -1
 
 
 class PlainList(list[Any]):
@@ -50,13 +56,13 @@ class PlainList(list[Any]):
         self.reference = -1
 
 
-class _Mark:
-    """Where a run of items begins on the stack."""
+class _Taken:
+    """Stands in the memo for a dict that the callback took, and for places that were left out."""
 
     __slots__ = ()
 
 
-_MARK = _Mark()
+_TAKEN = _Taken()
 
 
 class PlainUnpickler:
@@ -110,12 +116,41 @@ class PlainUnpickler:
             raise IndexError
         return chunk
 
+    def _offer(self, item: PlainDict, memo: list[Any]) -> Any:
+        """Give a complete dict to the callback; what it took is also forgotten by the memo."""
+        result = self._on_dict(item)
+        if result is not item and item.place >= 0:
+            memo[item.place] = _TAKEN
+        return result
+
+    def _flat_dict(self, body: bytes, memo: list[Any], *, place: int) -> Any:
+        """A dict from the items between its mark and its end."""
+        values = []
+        for item in _ITEMS.findall(body):
+            op = item[0]
+            if op == 0x68:
+                values.append(memo[item[1]])
+            elif op == 0x6A:
+                values.append(memo[int.from_bytes(item[1:], "little")])
+            elif op == 0x8A:
+                values.append(int.from_bytes(item[2:], "little", signed=True))
+            elif op == 0x4A:
+                values.append(int.from_bytes(item[1:], "little", signed=True))
+            else:
+                values.append(int.from_bytes(item[1:], "little"))
+        made = PlainDict()
+        if place >= 0:
+            made.place = place
+            memo.append(made)
+        dict.update(made, zip(values[::2], values[1::2], strict=True))
+        return self._offer(made, memo)
+
     def _load(self) -> Any:
         # One loop, most frequent instructions first: a call for each of 10^8 instructions would triple the time.
-        data, on_dict = self._data, self._on_dict
+        data = self._data
         stack: list[Any] = []
         marks: list[int] = []
-        memo: dict[int, Any] = {}
+        memo: list[Any] = []
 
         push = stack.append
         at = 0
@@ -123,19 +158,26 @@ class PlainUnpickler:
         while True:
             op = data[at]
             at += 1
-            if op == 0x6A or op == 0x68:  # LONG_BINGET, BINGET: long runs of them in stacks of frames
-                run = _RUNS[op].match(data, at - 1)
-                if run is not None:
-                    start, at = run.span()
-                    stack.extend([memo[key] for key in _memo_keys(data[start:at], op)])
-                elif op == 0x68:
-                    push(memo[data[at]])
-                    at += 1
+            if op == 0x7D:  # EMPTY_DICT
+                flat = _FLAT_DICT.match(data, at - 1)
+                if flat is None:
+                    push(PlainDict())
                 else:
-                    push(memo[int.from_bytes(self._take(at, 4), "little")])
-                    at += 4
+                    at = flat.end()
+                    push(self._flat_dict(flat[2], memo, place=len(memo) if flat[1] else -1))
+            elif op == 0x6A or op == 0x68:  # LONG_BINGET, BINGET: long runs of them in stacks of frames
+                width = 1 if op == 0x68 else 4
+                if at + width < end and data[at + width] == op:
+                    start, at = _RUNS[op].match(data, at - 1).span()  # type: ignore[union-attr]
+                    stack.extend([memo[key] for key in _memo_keys(data[start:at], op)])
+                else:
+                    push(memo[int.from_bytes(self._take(at, width), "little")])
+                    at += width
             elif op == 0x94:  # MEMOIZE
-                memo[len(memo)] = stack[-1]
+                top = stack[-1]
+                if type(top) is PlainDict:
+                    top.place = len(memo)
+                memo.append(top)
             elif op == 0x8A:  # LONG1
                 count = data[at]
                 push(int.from_bytes(self._take(at + 1, count), "little", signed=True))
@@ -149,8 +191,6 @@ class PlainUnpickler:
             elif op == 0x4D:  # BININT2
                 push(int.from_bytes(self._take(at, 2), "little"))
                 at += 2
-            elif op == 0x7D:  # EMPTY_DICT
-                push(PlainDict())
             elif op == 0x28:  # MARK
                 marks.append(len(stack))
             elif op == 0x75:  # SETITEMS
@@ -161,7 +201,7 @@ class PlainUnpickler:
                 if type(target) is not PlainDict or len(items) % 2:
                     raise TypeError("items for something that is no dict")
                 dict.update(target, zip(items[::2], items[1::2], strict=True))
-                stack[-1] = on_dict(target)
+                stack[-1] = self._offer(target, memo)
             elif op == 0x5D:  # EMPTY_LIST
                 push(PlainList())
             elif op == 0x65:  # APPENDS
@@ -191,10 +231,10 @@ class PlainUnpickler:
                     raise TypeError("an item for something that is no dict")
                 stack[-1][key] = value
             elif op == 0x71:  # BINPUT
-                memo[data[at]] = stack[-1]
+                _memoize(memo, data[at], stack[-1])
                 at += 1
             elif op == 0x72:  # LONG_BINPUT
-                memo[int.from_bytes(self._take(at, 4), "little")] = stack[-1]
+                _memoize(memo, int.from_bytes(self._take(at, 4), "little"), stack[-1])
                 at += 4
             elif op == 0x4E:  # NONE
                 push(None)
@@ -221,7 +261,7 @@ class PlainUnpickler:
                 del stack[mark:]
                 made = PlainDict()
                 dict.update(made, zip(items[::2], items[1::2], strict=True))
-                push(on_dict(made))
+                push(self._on_dict(made))
             elif op == 0x58 or op == 0x54 or op == 0x42:  # BINUNICODE, BINSTRING, BINBYTES
                 count = int.from_bytes(self._take(at, 4), "little")
                 push(_text(self._take(at + 4, count), op))
@@ -262,8 +302,7 @@ class PlainUnpickler:
                 thing, at = self._line(at)
                 self._refuse(f"{module!r}.{thing!r}".replace("b'", "").replace("'", ""))
             elif op == 0x93:  # STACK_GLOBAL
-                names = [str(item) for item in stack[-2:]]
-                self._refuse(".".join(names))
+                self._refuse(".".join(str(item) for item in stack[-2:]))
             elif op in _CALLS:
                 self._refuse(f"the instruction {_CALLS[op]}")
             else:
@@ -277,6 +316,20 @@ def _memo_keys(run: bytes, op: int) -> list[int]:
     planes = np.frombuffer(run, dtype="u1").reshape(-1, 5)[:, 1:]
     keys: list[int] = np.ascontiguousarray(planes).view("<u4").reshape(-1).tolist()
     return keys
+
+
+def _memoize(memo: list[Any], place: int, value: Any) -> None:
+    """Put a value into the memo. Picklers count up, from 0 or 1; a place far ahead is no pickler's work."""
+    if place > len(memo) + 1:
+        raise ValueError("a memo with holes")
+    if isinstance(value, PlainDict):
+        value.place = place
+    if place > len(memo):
+        memo.append(_TAKEN)
+    if place == len(memo):
+        memo.append(value)
+    else:
+        memo[place] = value
 
 
 def _as_list(items: list[Any]) -> PlainList:
@@ -295,7 +348,7 @@ def _text(raw: bytes, op: int) -> str | bytes:
 _TEXT_OPS = frozenset(b"ILFSVgp")
 
 
-def _text_op(op: int, raw: bytes, stack: list[Any], memo: dict[int, Any]) -> None:
+def _text_op(op: int, raw: bytes, stack: list[Any], memo: list[Any]) -> None:
     """The instructions of protocol 0, which are lines of text."""
     kind, line = chr(op), raw.decode("latin-1")
     if kind == "I":
@@ -311,4 +364,4 @@ def _text_op(op: int, raw: bytes, stack: list[Any], memo: dict[int, Any]) -> Non
     elif kind == "g":
         stack.append(memo[int(line)])
     else:
-        memo[int(line)] = stack[-1]
+        _memoize(memo, int(line), stack[-1])

@@ -304,7 +304,8 @@ class Replay:
         for rows, sign in ((role[later - 1], -1), (role[later], 1)):
             np.add.at(change, (rows, start), sign * blocks.size[which])
             np.add.at(change, (rows, end), -sign * blocks.size[which])
-        return series + np.cumsum(change[:, : len(self)], axis=1)
+        series += np.cumsum(change[:, : len(self)], axis=1)
+        return series
 
     def segments(self, moment: int) -> Segments:
         """The segments held at a moment, by address."""

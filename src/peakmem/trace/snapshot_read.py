@@ -222,7 +222,17 @@ class SnapshotBuilder:
                 start = open_marks[key].pop()
                 first, end = np.searchsorted(events.time_us, [start, item["time_us"]], side="left").tolist()
                 name = self.interner.string(str(item["name"]))
-                rows.append({"kind": ContextKind.ANNOTATION, "name": name, "number": -1, "first": first, "end": end})
+                rows.append(
+                    {
+                        "kind": ContextKind.ANNOTATION,
+                        "name": name,
+                        "number": -1,
+                        "first": first,
+                        "end": end,
+                        "start_us": start,
+                        "end_us": item["time_us"],
+                    }
+                )
         return Spans.from_rows(sorted(rows, key=lambda row: (row["first"], -row["end"])))
 
 

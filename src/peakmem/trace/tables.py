@@ -215,14 +215,20 @@ class Spans(Table):
         number: a step's index; for a phase the step it belongs to, -1 if none.
         first: index of the first event in it.
         end: index after the last event in it.
+        start_us: microseconds since the epoch when it began, 0 if unknown.
+        end_us: microseconds since the epoch when it ended, 0 if unknown.
     """
 
-    DTYPES: ClassVar[dict[str, str]] = {"kind": "u1", "name": "i4", "number": "i4", "first": "i8", "end": "i8"}
+    DTYPES: ClassVar[dict[str, str]] = {
+        "kind": "u1", "name": "i4", "number": "i4", "first": "i8", "end": "i8", "start_us": "i8", "end_us": "i8",
+    }  # fmt: skip
     kind: Array
     name: Array
     number: Array
     first: Array
     end: Array
+    start_us: Array
+    end_us: Array
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

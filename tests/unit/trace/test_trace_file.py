@@ -32,24 +32,45 @@ def rich_trace(count: int = 400) -> Trace:
     size = rng.integers(1, 1 << 24, half)
     return Trace(
         meta=TraceMeta(
-            torch="2.14.1", command=("train.py", "--x"), devices=(DeviceInfo(index=0, name="A100", capacity=1 << 36),),
-            settings={"max_split_size": -1, "roundup": {"1": 0}}, notes=("a note",), pools=((0, 0), (0, 1)),
+            torch="2.14.1",
+            command=("train.py", "--x"),
+            devices=(DeviceInfo(index=0, name="A100", capacity=1 << 36),),
+            settings={"max_split_size": -1, "roundup": {"1": 0}},
+            notes=("a note",),
+            pools=((0, 0), (0, 1)),
         ),
         events=Events.of(
             {
-                "action": [Action.ALLOC, Action.FREE_REQUESTED] * half, "address": np.repeat(rng.integers(1 << 46, 1 << 47, half), 2),
-                "size": np.repeat(size, 2), "block_size": np.repeat(-(-size // 512) * 512, 2), "time_us": np.arange(2 * half),
-                "stack": rng.choice(stacks, 2 * half), "context": [module] * (2 * half), "stream": [-1] * (2 * half),
+                "action": [Action.ALLOC, Action.FREE_REQUESTED] * half,
+                "address": np.repeat(rng.integers(1 << 46, 1 << 47, half), 2),
+                "size": np.repeat(size, 2),
+                "block_size": np.repeat(-(-size // 512) * 512, 2),
+                "time_us": np.arange(2 * half),
+                "stack": rng.choice(stacks, 2 * half),
+                "context": [module] * (2 * half),
+                "stream": [-1] * (2 * half),
                 "device": [0] * (2 * half),
             }
         ),
         owners=Owners.from_rows(
-            {"allocation": i, "since": 0, "role": Role.PARAMETER, "name": names.string(f"w{i}"), "shape": names.shape((i, 4))}
+            {
+                "allocation": i,
+                "since": 0,
+                "role": Role.PARAMETER,
+                "name": names.string(f"w{i}"),
+                "shape": names.shape((i, 4)),
+            }
             for i in range(20)
         ),
-        spans=Spans.from_rows([{"kind": ContextKind.STEP, "name": names.string("step"), "number": 3, "first": 0, "end": 9}]),
-        contexts=names.contexts, frames=names.frames, stacks=names.stacks, strings=names.strings, shapes=names.shapes,
-    )  # fmt: skip
+        spans=Spans.from_rows(
+            [{"kind": ContextKind.STEP, "name": names.string("step"), "number": 3, "first": 0, "end": 9}]
+        ),
+        contexts=names.contexts,
+        frames=names.frames,
+        stacks=names.stacks,
+        strings=names.strings,
+        shapes=names.shapes,
+    )
 
 
 def test_a_trace_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -129,7 +150,7 @@ def test_a_file_that_is_cut_off_says_so(tmp_path: Path, keep: float) -> None:
     data = write_trace(rich_trace(), tmp_path / "t.peakmem").read_bytes()
     path = tmp_path / "cut.peakmem"
     path.write_bytes(data[: int(keep * len(data)) if keep < 1 else int(keep)])
-    with pytest.raises(PeakmemError, match="cut off or damaged|not a peakmem trace"):
+    with pytest.raises(PeakmemError, match=r"cut off or damaged|not a peakmem trace"):
         read_trace(path)
 
 

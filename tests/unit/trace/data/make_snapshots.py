@@ -10,6 +10,7 @@ import json
 import os
 import pickle
 import sys
+from pathlib import Path
 
 import torch
 
@@ -75,12 +76,12 @@ def main():
     snapshot = torch.cuda.memory._snapshot()
     stats = torch.cuda.memory_stats()
     shorten(snapshot)
-    with open(f"{folder}/{name}.pickle", "wb") as stream:
+    with Path(folder, f"{name}.pickle").open("wb") as stream:
         pickle.dump(snapshot, stream)
     wanted = ("requested_bytes", "allocated_bytes", "active_bytes", "reserved_bytes")
     figures = {w.removesuffix("_bytes"): {k: stats[f"{w}.all.{k}"] for k in ("peak", "current")} for w in wanted}
     figures["torch"] = torch.__version__
-    with open(f"{folder}/{name}.json", "w") as stream:
+    with Path(folder, f"{name}.json").open("w") as stream:
         json.dump(figures, stream, indent=1)
     del alive
 
