@@ -105,7 +105,7 @@ def _without_size(start: re.Match[str], rest: str) -> PyTorchMessage | None:
     common = {"position": start.start(), "backend": start["backend"], "newest": None, "complete": True, "hint": False}
     if rest.startswith("Triedtoallocatemorethan1EBmemory"):
         return PyTorchMessage(era="1.6 and later", requested=None, more_than_an_exbibyte=True, **common)  # type: ignore[arg-type]
-    preemptive = re.match(r"Allocationwaspreemptivelyrejected.*?Requestedsize:(\d+(?:\.\d+)?[A-Za-z]*)", rest)
+    preemptive = re.match(r"Allocationwaspreemptivelyrejected.*?Requestedsize:(\d[\d.]*(?:[KMGT]iB)?)", rest)
     if preemptive is not None:
         text = preemptive[1]
         size = amount(text if text[-1].isalpha() else f"{text}bytes")

@@ -11,8 +11,9 @@ from peakmem.allocator.settings import options
 from peakmem.allocator.settings.version import REFERENCE
 
 _UNKNOWN = re.compile(
-    r"UnrecognizedCachingAllocatoroption:(?P<old>[a-z_]+(?:=\w+)?)|Unrecognizedkey'(?P<new>[^']{1,80})'in(?:CUDA|Accelerator)allocatorconfig"
+    r"UnrecognizedCachingAllocatoroption:|Unrecognizedkey'(?P<new>[^']{1,80})'in(?:CUDA|Accelerator)allocatorconfig"
 )
+_OLD_KEY = re.compile(r"Unrecognized\s+CachingAllocator\s+option:\s*([^\s\"]+)")
 _FAULTS = (
     (
         re.compile(r"ExpectedasingleTrue/Falseargumentfor(?P<what>[a-z_]+)"),
@@ -98,7 +99,11 @@ def find(log: Log) -> Iterator[Explanation]:
 
 
 def _unknown(match: re.Match[str], log: Log) -> Explanation:
-    key = match["old"] or match["new"]
+    key = match["new"]
+    if key is None:
+        # Nothing marks the end of the key but white space, which the squeezed text has lost.
+        named = _OLD_KEY.search(log.text)
+        key = named[1] if named is not None else ""
     option = options.find_ever(key)
     closest = options.closest(key.partition("=")[0], REFERENCE)
     if option is not None:

@@ -23,20 +23,24 @@ _BUFFER = re.compile(
     rf"Buffer1:Size:(?P<size>{SIZE})(?:.{{0,20}}?Operator:op_name=\"(?P<op>[^\"]*)\"(?:source_file=\"(?P<file>[^\"]*)\")?"
     r"(?:source_line=(?P<line>\d+))?)?(?:.{0,400}?Shape:(?P<shape>\w+\[[\d,]*\]))?"
 )
+_TPU_SIZE = r"\d[\d.]*[KMGT](?:i?B)?"
+"""A size as TPU messages print it: a letter follows at once where white space is gone."""
 _TPU = (
     re.compile(
-        rf"Ranoutofmemoryinmemoryspace(?P<space>hbm|vmem)\.Used(?P<used>{SIZE})of(?P<capacity>{SIZE})(?:hbm|vmem)?\."
-        rf"(?:Exceeded(?:hbm|vmem)capacityby(?P<over>{SIZE}))?"
+        rf"Ranoutofmemoryinmemoryspace(?P<space>hbm|vmem)\.Used(?P<used>{_TPU_SIZE})of(?P<capacity>{_TPU_SIZE})(?:hbm|vmem)?\."
+        rf"(?:Exceeded(?:hbm|vmem)capacityby(?P<over>{_TPU_SIZE}))?"
     ),
     re.compile(
-        rf"Hbmusage:(?P<used>{SIZE}),SparseCoreHbmusage:?(?P<sparse>{SIZE}),exceedingavailablebytes:(?P<capacity>{SIZE})"
+        rf"Hbmusage:(?P<used>{_TPU_SIZE}),SparseCoreHbmusage:?(?P<sparse>{_TPU_SIZE}),exceedingavailablebytes:(?P<capacity>{_TPU_SIZE})"
     ),
-    re.compile(rf"memoryrequiredforHLOtemporaries\((?P<used>{SIZE})\)exceedsavailableHBM\((?P<capacity>{SIZE})\)"),
-    re.compile(rf"Attemptingtoallocate(?P<asked>{SIZE})\..{{0,300}}?[Tt]hereare(?P<free>{SIZE})free"),
+    re.compile(
+        rf"memoryrequiredforHLOtemporaries\((?P<used>{_TPU_SIZE})\)exceedsavailableHBM\((?P<capacity>{_TPU_SIZE})\)"
+    ),
+    re.compile(rf"Attemptingtoallocate(?P<asked>{_TPU_SIZE})\..{{0,300}}?[Tt]hereare(?P<free>{_TPU_SIZE})free"),
     re.compile(r"Allocation\(size=(?P<bytes>\d+)\)wouldexceedmemory\(size=(?P<limit>\d+)\)"),
 )
-_ARGUMENTS = re.compile(rf"arguments(?P<size>{SIZE})")
-_PROGRAM = re.compile(rf"program(?P<size>{SIZE})")
+_ARGUMENTS = re.compile(rf"arguments(?P<size>{_TPU_SIZE})")
+_PROGRAM = re.compile(rf"program(?P<size>{_TPU_SIZE})")
 
 _GPU_OPTION = (
     "Rarely: XLA lays a compiled program's buffers out in one piece, so little is fragmented. "

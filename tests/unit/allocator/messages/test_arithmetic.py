@@ -8,7 +8,8 @@ from peakmem.allocator.messages import Explanation, Process, Verdict, explain
 from peakmem.units import GIB, MIB
 
 HINT = (
-    " If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid "
+    " If reserved but unallocated memory is large try setting "
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid "
     "fragmentation.  See documentation for Memory Management  "
     "(https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
 )
@@ -18,7 +19,8 @@ def message(
     size: str, total: str, free: str, allocated: str, unallocated: str, *, processes: str = "", allowed: str = ""
 ) -> str:
     return (
-        f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {size}. GPU 0 has a total capacity of {total} of "
+        f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {size}. GPU 0 has a total "
+        f"capacity of {total} of "
         f"which {free} is free. {processes}{allowed}Of the allocated memory {allocated} is allocated by PyTorch, and "
         f"{unallocated} is reserved by PyTorch but unallocated.{HINT}"
     )
@@ -33,7 +35,12 @@ def only(text: str, **options: str) -> Explanation:
 def test_stranded_memory_that_would_suffice_is_fragmentation_and_the_hint_is_right() -> None:
     # Public report: Tianhao-Qi/Mask2DiT issue 4.
     text = message(
-        "35.60 GiB", "79.33 GiB", "26.16 GiB", "11.97 GiB", "40.69 GiB", processes="Process 12 has 53.16 GiB memory in use. "
+        "35.60 GiB",
+        "79.33 GiB",
+        "26.16 GiB",
+        "11.97 GiB",
+        "40.69 GiB",
+        processes="Process 12 has 53.16 GiB memory in use. ",
     )
     found = only(text)
     assert found.verdict is Verdict.FRAGMENTATION
@@ -57,8 +64,10 @@ def test_a_full_card_is_a_shortage_although_the_little_that_is_stranded_would_ju
 def test_memory_outside_the_pool_is_named() -> None:
     # Public report: CompVis/taming-transformers issue 194, run with max_split_size_mb:128.
     text = (
-        "RuntimeError: CUDA out of memory. Tried to allocate 1.39 GiB (GPU 0; 6.00 GiB total capacity; 4.04 GiB already "
-        "allocated; 478.00 MiB free; 4.15 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory try "
+        "RuntimeError: CUDA out of memory. Tried to allocate 1.39 GiB (GPU 0; 6.00 GiB total "
+        "capacity; 4.04 GiB already "
+        "allocated; 478.00 MiB free; 4.15 GiB reserved in total by PyTorch) If reserved memory is >> "
+        "allocated memory try "
         "setting max_split_size_mb to avoid fragmentation.  See documentation for Memory Management and "
         "PYTORCH_CUDA_ALLOC_CONF"
     )
@@ -182,7 +191,8 @@ def test_a_process_that_holds_less_than_its_own_pool_is_inconsistent() -> None:
 
 def test_private_pools_are_noted() -> None:
     text = message("4.00 GiB", "80.00 GiB", "1.00 GiB", "47.00 GiB", "30.00 GiB").replace(
-        "is allocated by PyTorch, and", "is allocated by PyTorch, with 46.22 GiB allocated in private pools (e.g., CUDA "
+        "is allocated by PyTorch, and", "is allocated by PyTorch, with 46.22 GiB allocated in "
+        "private pools (e.g., CUDA "
         "Graphs), and",
     )  # fmt: skip
     found = only(text)
