@@ -270,10 +270,8 @@ OTHERS = [
         "29.80 GiB",
     ),
     (
-        ""
-        ""
-        "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),task_memcg=/docker/x,task=python,pid=99,uid=0\nMemory cgroup out "
-        "of memory: Killed process 99 (python) total-vm:40000000kB, anon-rss:32000000kB, "
+        "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),task_memcg=/docker/x,task=python,pid=99,uid=0\nMemory "
+        "cgroup out of memory: Killed process 99 (python) total-vm:40000000kB, anon-rss:32000000kB, "
         "file-rss:1000kB, shmem-rss:0kB, "
         "UID:0",
         Verdict.HOST_KILLED,
