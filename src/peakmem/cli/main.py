@@ -13,6 +13,9 @@ from peakmem.errors import PeakmemError
 
 _COMMANDS = {
     "run": ("run", "Run a training script on a virtual GPU and say what it takes."),
+    "explain": ("explain", "Read an out-of-memory message and say what happened and what helps."),
+    "conf": ("conf", "Check and explain PYTORCH_CUDA_ALLOC_CONF."),
+    "exec": ("exec_", "Start a real run with allocator settings in place."),
     "gpus": ("gpus", "List the cards that peakmem knows."),
     "doctor": ("doctor", "Show what was found here, and whether the virtual GPU works."),
 }

@@ -1,0 +1,73 @@
+"""Running the installed command, in a process of its own."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def _cuda_build() -> bool:
+    spec = importlib.util.find_spec("torch")
+    return spec is not None and (Path(spec.origin or "").parent / "lib" / "libtorch_cuda.so").exists()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not _cuda_build():
+        skip = pytest.mark.skip(reason="needs a CUDA build of PyTorch")
+        for item in items:
+            if item.get_closest_marker("torch"):
+                item.add_marker(skip)
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @cached_property
+    def json(self) -> dict[str, Any]:
+        """Standard output as JSON."""
+        result: dict[str, Any] = json.loads(self.out)
+        return result
+
+
+def run_peakmem(*words: str | Path, cwd: Path | None = None, timeout: float = 300, **variables: str) -> Done:
+    """Run `peakmem` with some words; nothing of it may be a traceback."""
+    import os
+
+    done = subprocess.run(
+        [sys.executable, "-m", "peakmem", *map(str, words)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=timeout,
+        env={**os.environ, "COLUMNS": "100", **variables},
+        check=False,
+    )
+    assert "Traceback (most recent call last)" not in done.stderr, done.stderr
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def script(tmp_path: Path):
+    """Write a script and give its path."""
+
+    def write(text: str, name: str = "train.py") -> Path:
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return write
