@@ -1,0 +1,191 @@
+"""The library's memory: capacity, addresses, reads. Each test runs in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MIB = 2**20
+Native = Callable[..., Any]
+
+
+def test_a_block_takes_whole_pages_of_the_capacity(native: Native) -> None:
+    code = "a = malloc(1); before = memory(); free(a);"
+    code += "result = [before, memory(), malloc(100 * MIB + 1), malloc(100 * MIB) > 0]"
+    before, after, too_large, fits = native(code, total_memory=100 * MIB)
+    assert before == [0, 98 * MIB, 100 * MIB]
+    assert after == [0, 100 * MIB, 100 * MIB]
+    assert too_large == -2  # cudaErrorMemoryAllocation
+    assert fits
+
+
+def test_the_context_takes_its_part(native: Native) -> None:
+    result = native(
+        "result = [memory(), malloc(61 * MIB), malloc(60 * MIB) > 0]", total_memory=100 * MIB, context=40 * MIB
+    )
+    assert result == [[0, 60 * MIB, 100 * MIB], -2, True]
+
+
+def test_a_capacity_above_the_total_is_no_limit_but_is_not_shown(native: Native) -> None:
+    code = "result = [memory(), malloc(300 * MIB) > 0, memory()]"
+    before, given, after = native(code, total_memory=100 * MIB, capacity=2**62)
+    assert before == [0, 100 * MIB, 100 * MIB]
+    assert given
+    assert after == [0, 0, 100 * MIB]
+
+
+def test_freeing_what_was_never_given_is_an_error(native: Native) -> None:
+    assert native("a = malloc(1); result = [free(a + 512), free(a), free(a), free(None)]") == [1, 0, 1, 0]
+
+
+def test_the_last_error_is_kept_until_it_is_asked_for(native: Native) -> None:
+    code = "malloc(2**50); result = [gpu.cudaPeekAtLastError(), gpu.cudaGetLastError(), gpu.cudaGetLastError()]"
+    assert native(code) == [2, 2, 0]
+
+
+def test_reads_are_zeros_and_counted(native: Native) -> None:
+    result = native("a = malloc(64); result = [read(a, 4), read(a, 1), report()['reads']]", bool=1)
+    assert result == [[0] * 4, [1], {"answered": 0, "unknown": 2, "unknown_bytes": 5}]
+
+
+def test_queued_reads_come_in_order_and_pass_over_longer_copies(native: Native) -> None:
+    code = """
+a = malloc(64)
+gpu.peakmem_queue_reads((ctypes.c_int64 * 3)(1, -2, 300), 3)
+result = [read(a, 8), read(a, 16), read(a, 2), read(a, 1), read(a, 1)]
+gpu.peakmem_queue_reads((ctypes.c_int64 * 1)(7), 1)
+gpu.peakmem_clear_reads()
+result.append(read(a, 1))
+"""
+    assert native(code) == [[1] + [0] * 7, [0] * 16, [254, 255], [44], [0], [0]]
+
+
+def test_stored_copies_come_back(native: Native) -> None:
+    code = """
+a = malloc(64)
+data = ctypes.create_string_buffer(b"abcd", 4)
+gpu.cudaMemcpy(ctypes.c_void_p(a), data, ctypes.c_size_t(4), 1)
+result = [read(a, 4), read(a, 8), report()["reads"]["unknown"]]
+"""
+    assert native(code, store=4) == [[97, 98, 99, 100], [0] * 8, 1]
+
+
+def test_pinned_memory_is_told_from_other_host_memory_and_from_the_device(native: Native) -> None:
+    code = """
+class Attributes(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int), ("device", ctypes.c_int), ("rest", ctypes.c_char * 80)]
+
+def kind(address):
+    out = Attributes()
+    gpu.cudaPointerGetAttributes(ctypes.byref(out), ctypes.c_void_p(address))
+    return [out.type, out.device]
+
+pinned = ctypes.c_void_p()
+gpu.cudaHostAlloc(ctypes.byref(pinned), ctypes.c_size_t(100), 0)
+plain = ctypes.create_string_buffer(10)
+result = [kind(pinned.value + 99), kind(ctypes.addressof(plain)), kind(malloc(1))]
+"""
+    assert native(code, cuda=13000) == [[1, 0], [0, -2], [2, 0]]
+
+
+def test_blocks_of_20_mib_start_at_multiples_of_32_going_down_and_small_ones_fill_the_rest(native: Native) -> None:
+    code = "b = [malloc(n * MIB) for n in (20, 20, 2, 10, 10, 100, 26)];"
+    code += "result = [(x - b[0]) // MIB for x in b] + [b[0] % (32 * MIB)]"
+    #  the 2 goes above the newest 20; 10 fills that range (22 after its start); the next 10 the older one
+    assert native(code) == [0, -32, -12, -10, 20, -160, -60, 0]
+
+
+def test_an_empty_range_is_given_back_and_the_newest_one_is_filled_first(native: Native) -> None:
+    code = """
+a, b, c = malloc(20 * MIB), malloc(2 * MIB), malloc(20 * MIB)
+free(c)
+d = malloc(40 * MIB)  # takes 64, where c was and below
+free(a)
+e = malloc(20 * MIB)  # above d, though the older range has room too
+f = malloc(20 * MIB)
+result = [(x - a) // MIB for x in (b, c, d, e, f)]
+"""
+    assert native(code) == [20, -32, -64, -24, 0]
+
+
+@pytest.mark.parametrize("order", ["driver", "up", "down", "random:3"])
+def test_blocks_never_overlap(native: Native, order: str) -> None:
+    code = """
+import random
+draw = random.Random(1)
+live = {}
+for _ in range(600):
+    if live and draw.random() < 0.45:
+        free(live.pop(draw.choice(list(live)))[0])
+    else:
+        size = draw.choice([2, 2, 4, 10, 20, 20, 26, 32, 50, 100, 130])
+        address = malloc(size * MIB)
+        assert address > 0
+        live[len(live), _] = (address, size * MIB)
+spans = sorted(live.values())
+result = [all(a + n <= b for (a, n), (b, _) in zip(spans, spans[1:])), len(spans)]
+"""
+    apart, count = native(code, addresses=order, total_memory=2**40)
+    assert apart
+    assert count > 20
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("transformer_forward_bf16_ctx512_torch26", 0.97), ("transformer_fullstep_ctx128_torch26", 0.98)],
+)
+def test_recorded_addresses_come_out_again(native: Native, tmp_path: Path, name: str, least: float) -> None:
+    """Real recordings: the blocks of cudaMalloc land where they did, up to a constant for each stretch of addresses."""
+    folder = os.environ.get("PEAKMEM_SNAPSHOTS")
+    if not folder:
+        pytest.skip("PEAKMEM_SNAPSHOTS is not set")
+    with Path(folder, f"{name}.pickle").open("rb") as file:
+        snapshot = pickle.load(file)
+    events = [
+        [entry["action"] == "segment_alloc", entry["addr"], entry["size"]]
+        for entry in snapshot["device_traces"][0]
+        if entry["action"] in ("segment_alloc", "segment_free")
+    ]
+    start = {segment["address"]: segment["total_size"] for segment in snapshot["segments"]}
+    for is_alloc, address, size in reversed(events):
+        if is_alloc:
+            del start[address]
+        else:
+            start[address] = size
+    # The blocks that were there when recording began, in the order in which the rule would have placed them so.
+    ranges: list[tuple[int, list[int]]] = []
+    for address in sorted(start):
+        if ranges and address + start[address] <= ranges[-1][0]:
+            ranges[-1][1].append(address)
+        else:
+            ranges.append((-(-(address + start[address]) // (32 * MIB)) * 32 * MIB, [address]))
+    first = [[address, start[address]] for _, blocks in reversed(ranges) for address in blocks]
+    (tmp_path / "events.json").write_text(json.dumps([first, events]))
+    code = f"""
+with open({str(tmp_path / "events.json")!r}) as file:
+    first, events = json.load(file)
+now = {{address: malloc(size) for address, size in first}}
+offsets, same, blocks, live, ordered, pairs = set(), 0, 0, {{}}, 0, 0
+for is_alloc, address, size in events:
+    if not is_alloc:
+        free(now.pop(address))
+        live.pop(address, None)
+        continue
+    now[address] = malloc(size)
+    blocks += 1
+    same += address - now[address] in offsets
+    offsets.add(address - now[address])
+    ordered += sum((a < address) == (b < now[address]) for a, b in live.items())
+    pairs += len(live)
+    live[address] = now[address]
+result = [same / blocks, ordered / pairs]
+"""
+    same, ordered = native(code, total_memory=2**40)
+    assert same > least
+    assert ordered > 0.998
