@@ -54,7 +54,7 @@ def _silent(_: str) -> None:
 
 def source_files(folder: Path = NATIVE) -> tuple[Path, ...]:
     """The files that make up the library, by name."""
-    return tuple(sorted(p for p in folder.iterdir() if p.suffix in (".cpp", ".h", ".def", ".inc")))
+    return tuple(sorted(p for p in folder.iterdir() if p.suffix in (".cpp", ".h", ".def", ".map")))
 
 
 def source_hash(folder: Path = NATIVE) -> str:
@@ -224,7 +224,8 @@ def compile_library(output: Path, *, work: Path, progress: Progress | None = Non
     with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
         for _ in pool.map(compile_unit, units, objects):
             pass
-    link = [*compiler, "-shared", "-o", str(output), f"-Wl,-soname,{LIBRARY}", *map(str, objects)]
+    exports = f"-Wl,--version-script={sources / 'exports.map'}"
+    link = [*compiler, "-shared", "-o", str(output), f"-Wl,-soname,{LIBRARY}", exports, *map(str, objects)]
     try:
         _run([*link, *LINK_FLAGS, *LINK_LIBRARIES], work)
     except PeakmemError:
