@@ -78,7 +78,10 @@ class Options:
         events: when a recorded event is complete: `instant`, or `sync` (when the host synchronises).
         store: copies and fills of up to so many bytes are really kept (host memory is used for them).
         true_byte: the value (0 to 255) of a one-byte read from the device, which is what `bool(tensor)` sees.
-        cudnn: mode of the cuDNN stand-in, passed on as PEAKMEM_VGPU_CUDNN.
+        cudnn: whose workspace a convolution has: `likely` (cuDNN's own plans with the rule for 1x1 filters, the default),
+            `own` (cuDNN's plans as it makes them without a device) or `least` (none).
+        cudnn_library: another libcudnn.so.9, or its folder, to load in place of PyTorch's; None: PEAKMEM_VGPU_CUDNN_LIBRARY.
+        cudnn_log: file that gets a line for each plan of cuDNN.
         kernel_log: file that gets a line for each kernel launch.
         debug: 1: calls that are not supported go to standard error; 2: every block of memory too.
     """
@@ -91,6 +94,8 @@ class Options:
     store: int = 0
     true_byte: int = 0
     cudnn: str | None = None
+    cudnn_library: Path | None = None
+    cudnn_log: Path | None = None
     kernel_log: Path | None = None
     debug: int = 0
 
@@ -114,6 +119,7 @@ def environment(
     """
     chosen = options or Options()
     env = dict(os.environ if base is None else base)
+    cudnn_library = chosen.cudnn_library or env.get("PEAKMEM_VGPU_CUDNN_LIBRARY")
     for name in [name for name in env if name.startswith("PEAKMEM_VGPU_")]:
         del env[name]
     env["LD_LIBRARY_PATH"] = _joined(":", str(library.parent), env.get("LD_LIBRARY_PATH", ""))
@@ -146,6 +152,8 @@ def environment(
         "STORE": chosen.store,
         "BOOL": chosen.true_byte,
         "CUDNN": chosen.cudnn,
+        "CUDNN_LIBRARY": cudnn_library or None,
+        "CUDNN_LOG": chosen.cudnn_log,
         "KERNEL_LOG": chosen.kernel_log,
         "DEBUG": chosen.debug or None,
     }

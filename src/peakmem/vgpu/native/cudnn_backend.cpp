@@ -90,6 +90,7 @@ void count_plan(const Convolution& c) {
     vgpu_note("plans", "convolution: no workspace (mode least)");
   } else if (mode() == Mode::kLikely && taken_by_1x1_rule(c)) {
     vgpu_note("plans", "convolution: no workspace by the rule for 1x1 filters");
+    vgpu_note("substitute", "cuDNN plan of a 1x1 convolution: no workspace, as on cards that were compared");
   } else {
     vgpu_note("plans", plans_without_device() ? "convolution: cuDNN's own plan without a device"
                                               : "convolution: plan of the substitute");
