@@ -104,6 +104,9 @@ class Watch:
         """Hook into torch; the allocator's history starts with the first use of CUDA."""
         torch = self.torch
         torch.cuda._lazy_call(self._cuda_started)
+        from . import values
+
+        self._values = values.install(self.settings.assume)
         optimizer = importlib.import_module("torch.optim.optimizer")
         optimizer.register_optimizer_step_pre_hook(self._before_optimizer)
         optimizer.register_optimizer_step_post_hook(self._after_optimizer)
@@ -129,9 +132,6 @@ class Watch:
             torch.cuda.memory._record_memory_history("all", context=context, stacks="python")
             self._recording = True
         torch._C._cuda_attach_out_of_memory_observer(self._out_of_memory)
-        from . import values
-
-        self._values = values.install(values.Assume.parse(self.settings.assume))
         self.writer.progress("cuda")
 
     def _watch_new_optimizers(self):

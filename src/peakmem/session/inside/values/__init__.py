@@ -18,26 +18,22 @@ import torch
 
 from .config import VARIABLE, Assume
 from .mode import ValueMode
+from .stack import insert_below, present, remove
 
 __all__ = ["VARIABLE", "Assume", "Values", "install"]
 
-_length = torch._C._len_torch_dispatch_stack
-_pop = torch._C._pop_torch_dispatch_stack
-_push = torch._C._push_on_torch_dispatch_stack
-
-
 class _Thread(threading.local):
-    on = False
-    pauses: int = 0
+    pauses = 0
+    was_on = False  # before the outermost pause
 
 
 class Values:
-    """Following of values, on or off in each thread; on in the thread that installed it."""
+    """Following of values: on in the thread that first uses CUDA, and elsewhere in `active`."""
 
     def __init__(self, assume: Assume) -> None:
         self._mode = ValueMode(assume)
         self._thread = _Thread()
-        self._off = assume.off
+        self._started = False
         self._pid = os.getpid()
 
     def assumptions(self) -> list[dict[str, Any]]:
@@ -46,16 +42,18 @@ class Values:
 
     def pause(self) -> None:
         """Stop following in this thread, until `resume` was called as often."""
-        self._thread.pauses += 1
-        if self._thread.on:
-            self._switch(on=False)
-            self._mode.known.forget_unwatched()
+        thread = self._thread
+        if not thread.pauses:
+            thread.was_on = self._take_off()
+        thread.pauses += 1
 
     def resume(self) -> None:
         """Undo one `pause`."""
-        self._thread.pauses = max(0, self._thread.pauses - 1)
-        if not self._thread.pauses:
-            self._switch(on=True)
+        thread = self._thread
+        thread.pauses = max(0, thread.pauses - 1)
+        if not thread.pauses and thread.was_on:
+            thread.was_on = False
+            self._put_on()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -69,16 +67,17 @@ class Values:
     @contextmanager
     def active(self) -> Iterator[None]:
         """Follow in this context, also in a pause and in other threads."""
-        pauses, self._thread.pauses = self._thread.pauses, 0
-        was_on = self._thread.on
-        self._switch(on=True)
+        if not self._started or present(self._mode):
+            yield
+            return
+        thread = self._thread
+        before, thread.pauses, thread.was_on = (thread.pauses, thread.was_on), 0, False
+        self._put_on()
         try:
             yield
         finally:
-            self._thread.pauses = pauses
-            if not was_on:
-                self._switch(on=False)
-                self._mode.known.forget_unwatched()
+            self._take_off()
+            thread.pauses, thread.was_on = before
 
     def forget(self, tensors: Iterable[torch.Tensor]) -> None:
         """Never believe anything of these tensors (parameters that an optimizer is about to write)."""
@@ -88,70 +87,50 @@ class Values:
                 if type(tensor) in (torch.Tensor, torch.nn.Parameter):
                     known.forget(tensor)
 
-    def _aside(self) -> None:
-        """Take the mode off for a moment in which nothing known is written."""
-        self._thread.on = False
-        _remove(self._mode)
-
-    def _back(self) -> None:
-        if not self._thread.on:
-            _insert_below(self._mode)
-            self._thread.on = True
-
-    def _switch(self, *, on: bool) -> None:
-        if self._off or on == self._thread.on or os.getpid() != self._pid:
+    def _start(self) -> None:
+        if os.getpid() != self._pid:
             return
-        if on:
-            _insert_below(self._mode)
+        # `torch.tensor(data, device="cuda")` then builds its tensor on the host and moves it by an operator that is seen.
+        torch._C._set_only_lift_cpu_tensors(True)
+        self._started = True
+        if self._thread.pauses:
+            self._thread.was_on = True
         else:
-            _remove(self._mode)
-        self._thread.on = on
+            self._put_on()
+
+    def _in_child(self) -> None:
+        self._started = False
+        remove(self._mode)
+
+    def _put_on(self) -> None:
+        if self._started and not present(self._mode):
+            insert_below(self._mode)
+
+    def _take_off(self) -> bool:
+        found = remove(self._mode)
+        if found:
+            self._mode.known.forget_unwatched()
+        return found
 
 
-def _insert_below(mode: ValueMode) -> None:
-    """Put `mode` below the modes of the script."""
-    above = [_pop(None) for _ in range(_length())]
-    _push(mode)
-    for other in reversed(above):
-        _push(other)
+def install(assume: Assume | str | None = None) -> Values:
+    """Get ready to follow values; it begins in this thread as soon as CUDA is used.
 
+    Call it right after torch was imported, before other packages take functions out of it. The backward pass, optimizer
+    steps and recomputed forward passes are looked after; `pause` and `resume` are for everything else.
 
-def _remove(mode: ValueMode) -> None:
-    above = []
-    while _length():
-        top = _pop(None)
-        if top is mode:
-            break
-        above.append(top)
-    for other in reversed(above):
-        _push(other)
-
-
-def install(assume: Assume | None = None, *, guard: bool = True) -> Values:
-    """Follow values in this thread from now on; `assume` is read from PEAKMEM_ASSUME by default.
-
-    `guard`: pause in the backward pass and in optimizer steps by itself; otherwise the caller has to.
+    Args:
+        assume: the assumptions, or their text; PEAKMEM_ASSUME by default.
     """
-    if assume is None:
-        assume = Assume.parse(os.environ.get(VARIABLE, ""))
+    if not isinstance(assume, Assume):
+        assume = Assume.parse(assume or os.environ.get(VARIABLE, ""))
     values = Values(assume)
     if assume.off:
         return values
-    if guard:
-        from . import guards
+    from . import aside, guards
 
-        guards.install(values)
-    from . import aside
-
+    guards.install(values)
     aside.install(values)
-    # `torch.tensor(data, device="cuda")` then builds its tensor on the host and moves it in an operator that can be seen.
-    torch._C._set_only_lift_cpu_tensors(True)
-    values._switch(on=True)
-    os.register_at_fork(after_in_child=lambda: _in_child(values))
+    os.register_at_fork(after_in_child=values._in_child)
+    torch.cuda._lazy_call(values._start)
     return values
-
-
-def _in_child(values: Values) -> None:
-    if values._thread.on:
-        _remove(values._mode)
-        values._thread.on = False

@@ -18,6 +18,7 @@ from torch import Tensor, _VF
 from torch.jit import _builtins
 
 from .knowledge import storage_key
+from .stack import insert_below, remove
 
 if TYPE_CHECKING:
     from . import Values
@@ -40,25 +41,24 @@ def _wrap(values: Values, module: Any, name: str) -> None:
     function: Callable[..., Any] | None = getattr(module, name, None)
     if function is None:
         return
-    known = values._mode.known
-    thread = values._thread
-    aside = values._aside
-    back = values._back
+    mode = values._mode
+    known = mode.known
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if thread.on:
+        if values._started:
             for arg in args:
                 if isinstance(arg, Tensor) and (
                     arg.requires_grad
                     or type(arg) is not Tensor
                     or (arg.is_cuda and storage_key(arg) not in known.entries)
                 ):
-                    aside()
+                    if not remove(mode):
+                        break
                     try:
                         return function(*args, **kwargs)
                     finally:
-                        back()
+                        insert_below(mode)
         return function(*args, **kwargs)
 
     # TorchScript finds its own operators by the identity of the Python function.

@@ -21,6 +21,7 @@ def install(values: Values) -> None:
 
     @functools.wraps(run)
     def run_paused(*args: Any, **kwargs: Any) -> Any:
+        values._mode.backward.attach(args[0] if isinstance(args[0], (tuple, list)) else (args[0],))
         with values.paused():
             return run(*args, **kwargs)
 

@@ -8,18 +8,30 @@ from typing import Any
 
 import torch
 
-_OWN = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(__file__) + os.sep)
+_OWN = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
+_INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep, os.path.dirname(os.__file__) + os.sep)
 
 
 def source_line() -> str:
-    """`file:line` of the innermost frame that is neither PyTorch's nor ours."""
-    frame = sys._getframe(1)
+    """`file:line` of the innermost frame of the script's own code, and of the library it called, if any."""
+    library = ""
+    frame: Any = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith(_OWN) and not name.startswith("<"):
-            return f"{name}:{frame.f_lineno}"
-        frame = frame.f_back  # type: ignore[assignment]
-    return ""
+        if not name.startswith((*_OWN, "<")):
+            line = f"{name}:{frame.f_lineno}"
+            if not any(part in name for part in _INSTALLED):
+                return f"{line} ({_short(library)})" if library else line
+            library = library or line
+        frame = frame.f_back
+    return library
+
+
+def _short(path: str) -> str:
+    for part in _INSTALLED:
+        if part in path:
+            return path.split(part)[-1]
+    return path
 
 
 class Ledger:

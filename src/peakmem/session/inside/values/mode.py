@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import special
+from .backward import BackwardReads
 from .config import Assume
 from .knowledge import HOST, Entry, Knowledge, covers_storage, storage_key
 from .ledger import Ledger
@@ -35,6 +36,7 @@ class ValueMode(TorchDispatchMode):
         self.known = Knowledge(assume.limit)
         self.ledger = Ledger()
         self.reads = Reads()
+        self.backward = BackwardReads(self.reads)
         self._operators: dict[int, Operator] = {}
 
     @classmethod

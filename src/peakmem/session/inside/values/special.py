@@ -317,7 +317,17 @@ def _masked_select(mode: ValueMode, op: Operator, args: Any, kwargs: Any) -> Any
     count = _count(mode, op, mask)
     if mask.shape != tensor.shape and mask.numel():  # either is broadcast to the other
         count *= math.prod(torch.broadcast_shapes(mask.shape, tensor.shape)) // mask.numel()
+    mode.backward.expect((tensor,), [count])
     return mode.follow(op, args, kwargs, reads=[count])
+
+
+@handles("masked_scatter", "masked_scatter_")
+def _masked_scatter(mode: ValueMode, op: Operator, args: Any, kwargs: Any) -> Any:
+    tensor, mask, source = args
+    if tensor.is_cuda and source.requires_grad:
+        count = _count(mode, op, mask) * (tensor.numel() // max(mask.numel(), 1))
+        mode.backward.expect((source,), [count])
+    return mode.follow(op, args, kwargs)
 
 
 @handles("index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put")
@@ -325,11 +335,13 @@ def _index(mode: ValueMode, op: Operator, args: Any, kwargs: Any) -> Any:
     masks = [index for index in args[1] if isinstance(index, Tensor) and index.dtype in (torch.bool, torch.uint8)]
     if not masks or not args[0].is_cuda:
         return mode.follow(op, args, kwargs)
-    if op.name != "index" and len(args) > 2 and args[2].numel() == 1 and not (len(args) > 3 and args[3]):
+    single = len(masks) == 1 == sum(isinstance(index, Tensor) for index in args[1])
+    if len(args) > 2 and single and args[2].numel() == 1 and not (len(args) > 3 and args[3]):
         return mode.follow(op, args, kwargs)  # becomes masked_fill: no size is asked
     counts = [_count(mode, op, mask) if mask.is_cuda else int(torch.count_nonzero(mask)) for mask in masks]
     if op.name != "index" and len(args) > 2:
         counts = _match_values(mode, op, counts, masks, args)
+    mode.backward.expect((args[0], *args[2:3]), counts)
     return mode.follow(op, args, kwargs, reads=counts)
 
 
