@@ -60,4 +60,4 @@ def embed(data: ReportData) -> str:
 
 
 def _asset(name: str) -> str:
-    return files("peakmem.report").joinpath("assets", name).read_text(encoding="utf-8")
+    return (files("peakmem.report") / "assets" / name).read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 """What the HTML report shows, as plain data: it is embedded in the page as JSON, and the page draws it.
 
-All sizes are bytes. Long runs are thinned out for drawing: of each stretch of events the moments with the least and the most
-allocated are kept, and the peaks always.
+All sizes are bytes. Long runs are thinned out for drawing: of each stretch of events the moments with the least and the
+most allocated are kept, and the peaks always.
 """
 
 from __future__ import annotations
@@ -277,11 +277,15 @@ def _groups(replay: Replay, describe: Describer, moment: int) -> tuple[Array, li
         order = [line for line in special if line in sums] + top
         numbers = {line: index for index, line in enumerate(order)}
         member = np.asarray([numbers.get(line, len(order)) for line in lines], dtype="i8").reshape(-1)
-        names = [({BEFORE: "before", UNKNOWN: "unknown"}.get(line, f"line{index}"), line) for index, line in enumerate(order)]
+        names = [
+            ({BEFORE: "before", UNKNOWN: "unknown"}.get(line, f"line{index}"), line) for index, line in enumerate(order)
+        ]
         names.append(("other", "other lines"))
     at_peak = np.zeros(len(names), dtype="i8")
     np.add.at(at_peak, member[alive], blocks.size[alive])
-    return member, [Group(key=key, title=title, at_peak=int(size)) for (key, title), size in zip(names, at_peak, strict=True)]
+    return member, [
+        Group(key=key, title=title, at_peak=int(size)) for (key, title), size in zip(names, at_peak, strict=True)
+    ]
 
 
 # From what stays to what comes and goes, so that the lower layers of the chart are the steady ones.
@@ -320,9 +324,7 @@ def _samples(replay: Replay) -> Array:
     return np.unique(picked)
 
 
-def _timeline(
-    replay: Replay, member: Array, count: int, describe: Describer, texts: Texts, peak: int
-) -> TimelineData:
+def _timeline(replay: Replay, member: Array, count: int, describe: Describer, texts: Texts, peak: int) -> TimelineData:
     moments = _samples(replay)
     trace, line = replay.trace, replay.timeline
     if trace.has_roles:
@@ -352,7 +354,10 @@ def _timeline(
         allocated=line.allocated[moments].tolist(),
         pending=(line.active - line.allocated)[moments].tolist(),
         reserved=line.reserved[moments].tolist(),
-        action=[actions[action] if moment else "" for action, moment in zip(events.action[last].tolist(), moments.tolist(), strict=True)]
+        action=[
+            actions[action] if moment else ""
+            for action, moment in zip(events.action[last].tolist(), moments.tolist(), strict=True)
+        ]
         if some
         else [""],
         size=events.size[last].tolist() if some else [0],
@@ -367,7 +372,7 @@ def _bands(trace: Trace) -> list[Band]:
         kind = ContextKind(int(spans.kind[row]))
         title = trace.strings[int(spans.name[row])]
         if kind is ContextKind.STEP:
-            title = f"step {int(spans.number[row])}"
+            title = f"step {int(spans.number[row]) + 1}"
         made.append(Band(kind=kind.name.lower(), title=title, first=int(spans.first[row]), end=int(spans.end[row])))
     return made[:5000]
 

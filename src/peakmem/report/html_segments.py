@@ -47,7 +47,7 @@ class SegmentData:
 class Pinner:
     """Who keeps stranded memory from going back to the driver.
 
-    A segment goes back only when all of it is free. So what is stranded in a segment is shared among its blocks by size.
+    A segment goes back only when all of it is free. So what is stranded in one is shared among its blocks by size.
 
     Attributes:
         text: index of a text: what the blocks are.

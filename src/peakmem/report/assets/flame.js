@@ -7,16 +7,14 @@
     ? "Allocated at the peak, by role, then by module."
     : "Allocated at the peak, by the user's frames, the outermost first.") + " A click on a part enlarges it.";
 
-  function depth(node) {
-    return 1 + Math.max(0, ...node.parts.map(depth));
-  }
-
   function draw() {
     const width = box.clientWidth;
     const elements = [];
+    let rows = 0;
     const put = (node, left, share, row, chain, above) => {
       const pixels = share * width;
       if (pixels < 1.5) return;
+      rows = Math.max(rows, row + 1);
       const element = make("div", {
         class: "node" + (node.group < 0 ? " mixed" : "") + (above ? " above" : ""), role: "treeitem", tabindex: "0",
         "data-bytes": node.size, "aria-label": `${node.name}, ${size(node.size)}`,
@@ -48,7 +46,7 @@
     focus.forEach((node, row) => put(node, 0, 1, row, focus.slice(0, row + 1), row < focus.length - 1));
     const last = focus[focus.length - 1];
     if (last.size) below(last, 0, 1, focus.length, focus);
-    box.style.height = (focus.length - 1 + depth(last)) * height + "px";
+    box.style.height = rows * height + "px";
     box.replaceChildren(...elements);
   }
   $("flame-tools").append(make("button", { type: "button", onclick: () => {

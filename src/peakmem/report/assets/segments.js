@@ -96,9 +96,9 @@
     draw();
   };
   toggles($("segments-tools"), [["address", "by address"], ["stranded", "most stranded first"]], "address", pick);
-  $("segments-legend").append(make("span", {}, dot("", true), "stranded"), make("span", {}, "cuts: where a segment begins"));
   const used = new Set(map.segments.flatMap((segment) => segment.blocks.map((block) => block[3])));
-  DATA.groups.forEach((group, index) => used.has(index) && $("segments-legend").prepend(make("span", {}, dot(groupCss(index)), group.title)));
+  DATA.groups.forEach((group, index) => used.has(index) && $("segments-legend").append(make("span", {}, dot(groupCss(index)), group.title)));
+  $("segments-legend").append(make("span", {}, dot("", true), "stranded"), make("span", {}, "a cut is where a segment begins"));
   if (map.pinners.length) {
     $("pinners").append(
       make("thead", {}, make("tr", {}, make("th", {}, "blocks of"), make("th", { class: "n" }, "stranded beside them"), make("th", { class: "n" }, "their size, segments"))),

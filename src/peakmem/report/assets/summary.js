@@ -33,7 +33,7 @@ function gauge() {
   return make("div", { class: "gauge" }, bar, keys, make("div", { class: "what" }, title));
 }
 
-const where = [peakStatement.step >= 0 && `step ${peakStatement.step}`, peakStatement.phase].filter(Boolean).join(", ");
+const where = [peakStatement.step >= 0 && `step ${peakStatement.step + 1}`, peakStatement.phase].filter(Boolean).join(", ");
 $("hero").append(
   bigNumber(peakStatement.allocated, `allocated at the peak${where ? " (" + where + ")" : ""}`),
   bigNumber(top_.reserved, "reserved at its peak"),
@@ -44,15 +44,15 @@ function statement(index) {
   const one = DATA.statements[index];
   const whole = Math.max(one.used, one.capacity, 1);
   const rows = [
-    ["requested by the program", one.requested, "part", "var(--accent)", "requested"],
-    ["+ rounding and unsplit blocks", one.rounding, "part", "var(--c-workspace)", "rounding"],
+    ["requested", one.requested, "part", "var(--accent)", "requested"],
+    ["+ rounding, unsplit blocks", one.rounding, "part", "var(--c-workspace)", "rounding"],
     ["= allocated", one.allocated, "sum", "var(--accent)", "allocated"],
-    ["+ freed, waiting for another stream", one.pending, "part", "var(--c-communication)", "pending"],
+    ["+ waiting for a stream", one.pending, "part", "var(--c-communication)", "pending"],
     ["= active", one.active, "sum", "var(--accent)", "active"],
     ["+ stranded", one.stranded, "part", "hatch", "stranded"],
     ["= reserved", one.reserved, "sum", "var(--accent)", "reserved"],
-    ["+ context (outside the allocator)", one.context, "part", "var(--faint)", "context"],
-    ["= used, as nvidia-smi shows it", one.used, "sum", "var(--accent)", "used"],
+    ["+ context", one.context, "part", "var(--faint)", "context"],
+    ["= used (nvidia-smi)", one.used, "sum", "var(--accent)", "used"],
   ];
   if (one.capacity) rows.push(["capacity", one.capacity, "", "var(--bad)", "capacity"]);
   $("statement").replaceChildren(make("tbody", {}, ...rows.map(([label, bytes, kind, color, key]) => {
