@@ -104,7 +104,7 @@ def _slices(trace: Trace, device: int, times: Array) -> list[dict[str, Any]]:
         first, end = int(spans.first[row]), int(spans.end[row])
         name = trace.strings[int(spans.name[row])]
         if kind is ContextKind.STEP:
-            name = f"step {int(spans.number[row])}"
+            name = f"step {int(spans.number[row]) + 1}"
         start, stop = int(times[min(first + 1, len(times) - 1)]), int(times[min(max(end, first), len(times) - 1)])
         made.append(
             {

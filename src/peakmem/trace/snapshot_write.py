@@ -172,7 +172,7 @@ def _annotations(trace: Trace) -> list[dict[str, Any]]:
         end_us = int(spans.end_us[row]) or (int(times[min(end, len(times) - 1)]) if len(times) else 0)
         name = trace.strings[int(spans.name[row])]
         if spans.kind[row] == ContextKind.STEP:
-            name = f"step {int(spans.number[row])}"
+            name = f"step {int(spans.number[row]) + 1}"
         for stage, time_us in (("START", start_us), ("END", end_us)):
             made.append({"stage": stage, "name": name, "device": trace.device_indices[0], "time_us": time_us})
     return sorted(made, key=lambda mark: int(mark["time_us"]))

@@ -1,0 +1,130 @@
+"""Who holds memory at a moment: blocks grouped by role, name, module and line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from peakmem.trace.roles import ContextKind, Role
+from peakmem.trace.where import Places
+
+if TYPE_CHECKING:
+    from peakmem.trace.replay import Replay
+
+BEFORE = "before the recording"
+UNKNOWN = "no stack recorded"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Holder:
+    """Blocks of one kind that are alive at one moment.
+
+    Attributes:
+        role: what they are for.
+        name: for instance a parameter's name; may be empty.
+        module: the module in which they were allocated; may be empty.
+        line: the user's line, the backward node or the operation; `BEFORE` or `UNKNOWN` if no stack tells.
+        shape: of the tensor, empty if unknown.
+        dtype: of the tensor, empty if unknown.
+        size: bytes of all blocks together, after rounding.
+        requested: bytes that were asked for.
+        count: how many blocks.
+        since: number of the event that made the oldest of them, -1 for "before the first event".
+    """
+
+    role: Role
+    name: str
+    module: str
+    line: str
+    shape: tuple[int, ...]
+    dtype: str
+    size: int
+    requested: int
+    count: int
+    since: int
+
+
+class Describer:
+    """What is known about the allocations of a replay at a moment.
+
+    Args:
+        replay: the replay.
+        moment: owners are taken as they are at this moment.
+    """
+
+    def __init__(self, replay: Replay, moment: int) -> None:
+        self._replay = replay
+        self._trace = replay.trace
+        self._rows = replay.owner_rows(moment)
+        self._modules: dict[int, str] = {}
+        self.places = Places(replay.trace)
+
+    def role(self, allocation: int) -> Role:
+        """What it is for."""
+        row = int(self._rows[allocation])
+        return Role(int(self._trace.owners.role[row])) if row >= 0 else Role.UNATTRIBUTED
+
+    def name(self, allocation: int) -> str:
+        """Its name, for instance a parameter's; may be empty."""
+        row = int(self._rows[allocation])
+        return self._trace.strings[int(self._trace.owners.name[row])] if row >= 0 else ""
+
+    def shape(self, allocation: int) -> tuple[int, ...]:
+        """Shape of its tensor, empty if unknown."""
+        row = int(self._rows[allocation])
+        return self._trace.shapes[int(self._trace.owners.shape[row])] if row >= 0 else ()
+
+    def dtype(self, allocation: int) -> str:
+        """Dtype of its tensor, empty if unknown."""
+        row = int(self._rows[allocation])
+        return self._trace.strings[int(self._trace.owners.dtype[row])] if row >= 0 else ""
+
+    def module(self, allocation: int) -> str:
+        """The module in which it was allocated; may be empty."""
+        return self.module_of(int(self._replay.allocations.context[allocation]))
+
+    def module_of(self, context: int) -> str:
+        """The module around a context; may be empty."""
+        if context not in self._modules:
+            self._modules[context] = self._trace.context_name(context, ContextKind.MODULE)
+        return self._modules[context]
+
+    def line(self, allocation: int) -> str:
+        """The user's line, the backward node or the operation."""
+        blocks = self._replay.allocations
+        text = self.places.of(int(blocks.stack[allocation])).short
+        if not text:
+            text = self._trace.context_name(int(blocks.context[allocation]), ContextKind.OP)
+        return text or (BEFORE if blocks.born[allocation] < 0 else UNKNOWN)
+
+    def text(self, allocation: int) -> str:
+        """All of it in one short line."""
+        shape, parts = self.shape(allocation), [self.name(allocation), self.module(allocation), self.line(allocation)]
+        if shape:
+            parts.insert(1, f"{self.dtype(allocation)}{list(shape)}")
+        return " · ".join(dict.fromkeys(part for part in parts if part))
+
+
+def holders(replay: Replay, moment: int, describer: Describer | None = None) -> list[Holder]:
+    """Everything handed out at a moment, the largest first. The sizes add up to `allocated`."""
+    describe = describer or Describer(replay, moment)
+    blocks = replay.allocations
+    sums: dict[tuple[Role, str, str, str, tuple[int, ...], str], list[int]] = {}
+    for allocation in replay.alive(moment).tolist():
+        key = (
+            describe.role(allocation), describe.name(allocation), describe.module(allocation),
+            describe.line(allocation), describe.shape(allocation), describe.dtype(allocation),
+        )  # fmt: skip
+        entry = sums.setdefault(key, [0, 0, 0, int(blocks.born[allocation])])
+        entry[0] += int(blocks.size[allocation])
+        entry[1] += int(blocks.requested[allocation])
+        entry[2] += 1
+        entry[3] = min(entry[3], int(blocks.born[allocation]))
+    found = [
+        Holder(
+            role=role, name=name, module=module, line=line, shape=shape, dtype=dtype,
+            size=size, requested=requested, count=count, since=since,
+        )
+        for (role, name, module, line, shape, dtype), (size, requested, count, since) in sums.items()
+    ]  # fmt: skip
+    return sorted(found, key=lambda holder: (-holder.size, holder.role, holder.name, holder.module, holder.line))
