@@ -81,8 +81,10 @@ def _print_refusal(console: Console, result: ParseResult, version: str) -> None:
 
     refusal = result.refusal
     assert refusal is not None
-    kind = refusal.exception or "a crash"
-    console.print(Text(f"{version} refuses this string: {kind} at the first use of CUDA.", style="bold red"))
+    kind = f"{refusal.exception or 'a crash'} at the first use of CUDA"
+    if refusal.aborts:
+        kind = "import torch aborts the process"
+    console.print(Text(f"{version} refuses this string: {kind}.", style="bold red"))
     # Carets must stay under their column, so these lines are never wrapped.
     console.print(Text(caret(result)), soft_wrap=True)
     item(console, "", _sentence(refusal.reason), hint=refusal.suggestion, indent=2)

@@ -6,8 +6,10 @@ released allocator, asked string by string (tests/e2e/test_settings_differential
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from peakmem.allocator.settings import numbers, options
-from peakmem.allocator.settings.model import INTERVALS, Call
+from peakmem.allocator.settings.model import INTERVALS
 from peakmem.allocator.settings.state import (
     LARGEST_SIZE,
     Parse,
@@ -15,6 +17,7 @@ from peakmem.allocator.settings.state import (
     capped_size,
     divisions_table,
     is_power_of_two,
+    why_unknown,
 )
 from peakmem.allocator.settings.tokens import Token, tokenize
 from peakmem.units import MIB
@@ -43,6 +46,24 @@ def parse_cuda(parse: Parse) -> None:
     """The CUDA reader: the keys that only CUDA and ROCm have."""
     reader = _Reader(parse)
     reader.read("cuda", "CUDA")
+
+
+def backend_at_load(parse: Parse) -> str:
+    """The backend that `import torch` chooses; it steps over everything else without reading it.
+
+    Raises:
+        RefusedError: the string ends too early, which ends the process.
+    """
+    reader = _Reader(parse)
+    index = 0
+    try:
+        while index < len(reader.tokens):
+            if reader.tokens[index].text == "backend":
+                return "cudaMallocAsync" if reader.value_of(index).text == "cudaMallocAsync" else "native"
+            index = reader.skip(index) + 2
+    except RefusedError as error:
+        raise RefusedError(replace(error.refusal, aborts=True)) from None
+    return "native"
 
 
 class _Reader:
@@ -96,6 +117,18 @@ class _Reader:
 
     def ends(self, key: Token) -> RefusedError:
         end = len(self.parse.text)
+        if options.find(key.text, self.parse.version) is None:
+            # The key itself is what is wrong ("max_split_size_mb=64"), though PyTorch stumbles over what should follow.
+            reason, suggestion = why_unknown(key.text, self.parse.version)
+            return self.parse.refuse(
+                "RuntimeError",
+                _END_TEXT,
+                key.start,
+                key.end,
+                reason,
+                condition=_END_CONDITION,
+                suggestion=suggestion,
+            )
         return self.parse.refuse(
             "RuntimeError",
             _END_TEXT,
@@ -201,8 +234,6 @@ class _Reader:
         if token.text not in ("native", "cudaMallocAsync"):
             raise self.parse.bad_value(option, token)
         loaded = self.parse.loaded_backend
-        if loaded is None and self.parse.call is Call.ENVIRONMENT:
-            loaded = token.text
         if loaded is not None and token.text != loaded:
             raise self.parse.refuse(
                 "RuntimeError",

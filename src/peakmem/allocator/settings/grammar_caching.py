@@ -6,8 +6,10 @@ binaries of 2.0.0 to 2.9.1, and the 2.6.0 release, asked string by string.
 
 from __future__ import annotations
 
+import re
+
 from peakmem.allocator.settings import numbers, options
-from peakmem.allocator.settings.model import INTERVALS, Call
+from peakmem.allocator.settings.model import INTERVALS
 from peakmem.allocator.settings.state import (
     LARGEST_SIZE,
     Parse,
@@ -32,6 +34,15 @@ def parse_all(parse: Parse) -> None:
     names = {named.option for named in parse.named}
     if parse.settings.backend == "cudaMallocAsync" and "backend" in names and len(names) > 1:
         parse.warnings.append(_NATIVE_IGNORED)
+
+
+def backend_at_load(text: str) -> str:
+    """The backend that `import torch` chooses, with a simpler parser of its own that knows nothing of lists."""
+    for option in re.split(r"[\s,]+", text):
+        pieces = re.split(":+", option)
+        if len(pieces) >= 2 and pieces[0] == "backend" and pieces[1] in ("native", "cudaMallocAsync"):
+            return pieces[1]
+    return "native"
 
 
 class _Reader:
@@ -132,8 +143,6 @@ class _Reader:
         if token.text not in ("native", "cudaMallocAsync"):
             raise self.parse.bad_value(option, token)
         loaded = self.parse.loaded_backend
-        if loaded is None and self.parse.call is Call.ENVIRONMENT:
-            loaded = token.text
         if loaded is not None and token.text != loaded:
             raise self.parse.refuse(
                 "RuntimeError",

@@ -72,11 +72,14 @@ class Refusal:
         end: the column after it.
         reason: what is wrong, in plain words.
         suggestion: what to write instead; may be empty.
+        aborts: whether it is thrown while the libraries are loaded, where nothing catches it: `import torch` ends the
+            process (SIGABRT).
     """
 
     exception: str
     text: str
     condition: str = ""
+    aborts: bool = False
     start: int
     end: int
     reason: str

@@ -23,7 +23,8 @@ def parse(
         version: the PyTorch version.
         call: whether it comes from the environment or from a call at run time.
         before: the settings in force before; the defaults if not given. A parse resets only some of them.
-        loaded_backend: the backend that the process was started with, where known (it can't change afterwards).
+        loaded_backend: the backend that the process was started with, where known (it can't change afterwards);
+            for the environment it follows from the string.
 
     Returns:
         The settings, or the refusal with the exception that PyTorch raises and its place in the string.
@@ -32,11 +33,15 @@ def parse(
     refusal: Refusal | None = None
     try:
         if version.at_least("2.10"):
+            if call is Call.ENVIRONMENT:
+                state.loaded_backend = grammar_accelerator.backend_at_load(state)
             readers = [grammar_accelerator.parse_common, grammar_accelerator.parse_cuda]
             # The environment is read by the CUDA reader first, a run-time call by the common one.
             for reader in readers if call is Call.RUN_TIME else reversed(readers):
                 reader(state)
         elif version.at_least("2.0"):
+            if call is Call.ENVIRONMENT:
+                state.loaded_backend = grammar_caching.backend_at_load(text)
             grammar_caching.parse_all(state)
         else:
             grammar_regex.parse_all(state)

@@ -11,7 +11,7 @@ MINOR_RELEASES = (*(f"1.{minor}" for minor in range(10, 14)), *(f"2.{minor}" for
 
 def accepted_by(text: str) -> str:
     """The releases that accept a string, in words: `2.1 to 2.9, 2.11 to 2.14`; empty if none does."""
-    verdicts = [parse(text, version=TorchVersion.parse(release)).accepted for release in MINOR_RELEASES]
+    verdicts = [_takes(text, TorchVersion.parse(release)) for release in MINOR_RELEASES]
     spans: list[str] = []
     begin: int | None = None
     for index, accepted in enumerate([*verdicts, False]):
@@ -22,3 +22,9 @@ def accepted_by(text: str) -> str:
             spans.append(first if first == last else f"{first} to {last}")
             begin = None
     return ", ".join(spans)
+
+
+def _takes(text: str, version: TorchVersion) -> bool:
+    """Whether a release accepts a string; what 1.10 to 1.13 skip as a whole without a word does not count."""
+    result = parse(text, version=version)
+    return result.accepted and not (result.ignored and not result.named)

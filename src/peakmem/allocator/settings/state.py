@@ -87,7 +87,7 @@ class Parse:
 
     def unknown_key(self, key: Token, exception: str, text: str) -> RefusedError:
         """The exception for a key that the version doesn't know, with the likely remedy."""
-        reason, suggestion = _why_unknown(key.text, self.version)
+        reason, suggestion = why_unknown(key.text, self.version)
         return self.refuse(exception, text, key.start, key.end, reason, suggestion=suggestion)
 
 
@@ -127,7 +127,8 @@ def is_power_of_two(value: int) -> bool:
     return value > 0 and value & (value - 1) == 0
 
 
-def _why_unknown(key: str, version: TorchVersion) -> tuple[str, str]:
+def why_unknown(key: str, version: TorchVersion) -> tuple[str, str]:
+    """What is wrong with a key that the version doesn't know, and what to write instead (may be empty)."""
     if key in (",", ":", "[", "]"):
         return (
             f"an option name is expected here, not {key!r}",
