@@ -3,19 +3,22 @@
 _MARK = "peakmem"
 
 
-def mark_nodes(tensors, contexts, native):
+def mark_nodes(tensors, contexts, native, see=None):
     """Have each node below some tensors say, right before it is evaluated, which forward context made it.
 
     Args:
         tensors: what the backward pass starts from.
         contexts: the table of contexts.
         native: the control interface.
+        see: called with each node and its name.
     """
     if not contexts.open:
         return
     set_context = native.set_context
     for node in _nodes(tensors):
         name = node.name()
+        if see is not None:
+            see(node, name)
         # A node that adds up gradients does not allocate on behalf of a module of its own: it goes on in the context of
         # the node before it.
         if name.endswith("AccumulateGrad"):

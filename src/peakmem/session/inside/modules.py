@@ -9,6 +9,7 @@ class ModuleTracker:
 
     def __init__(self, torch, contexts):
         self.roots: weakref.WeakSet = weakref.WeakSet()
+        self.on_root = self.on_root_done = None
         self._contexts = contexts
         self._torch = torch
         self._names: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
@@ -19,25 +20,47 @@ class ModuleTracker:
         module_class = self._torch.nn.Module
         original = module_class.__call__
         enter, leave, name_of, threads = self._contexts.enter, self._contexts.leave, self._name, self._threads
+        tracker = self
 
         def __call__(self, *args, **kwargs):
             root = getattr(threads, "root", None)
-            if root is None:
-                threads.root = self
-            before = enter("module", name_of(root, self))
+            if root is not None:
+                before = enter("module", name_of(root, self))
+                try:
+                    return original(self, *args, **kwargs)
+                finally:
+                    leave(before)
+            root, name = tracker._root_of(self)
+            threads.root = root
+            before = enter("module", name)
             try:
-                return original(self, *args, **kwargs)
+                if root is self and tracker.on_root is not None:
+                    tracker.on_root(self, args, kwargs)
+                result = original(self, *args, **kwargs)
+                if root is self and tracker.on_root_done is not None:
+                    tracker.on_root_done(self, result)
+                return result
             finally:
                 leave(before)
-                if root is None:
-                    threads.root = None
+                threads.root = None
 
         module_class.__call__ = __call__
 
-    def _name(self, root, module):
-        if root is None:
+    def _root_of(self, module):
+        """The outermost module and the name of one that was called from outside of all of them.
+
+        A part of a known root may be called alone: by the recomputation of a checkpointed segment, which runs in a
+        thread of its own, or by a script.
+        """
+        if module not in self.roots:
+            for root in list(self.roots):
+                name = self._names.get(root, {}).get(id(module))
+                if name is not None:
+                    return root, name
             self.roots.add(module)
-            return type(module).__name__
+        return module, type(module).__name__
+
+    def _name(self, root, module):
         names = self._names.get(root)
         name = names.get(id(module)) if names is not None else None
         if name is None:

@@ -22,6 +22,11 @@ class Native:
             library.peakmem_peaks.restype = None
             library.peakmem_reset_peaks.argtypes = [ctypes.c_int]
             library.peakmem_reset_peaks.restype = None
+            for name in ("uses", "operators"):
+                getattr(library, f"peakmem_{name}").restype = ctypes.c_void_p
+            library.peakmem_use_count.restype = ctypes.c_uint64
+            library.peakmem_operator_count.restype = ctypes.c_uint64
+            library.peakmem_operator_names.restype = ctypes.c_char_p
             library.peakmem_report.argtypes = [ctypes.c_char_p, ctypes.c_int]
         except AttributeError as error:
             raise OSError(f"the virtual GPU is not loaded in this process ({error})") from None
@@ -45,6 +50,21 @@ class Native:
         count = self.event_count()
         return ctypes.string_at(self._library.peakmem_events(), count * EVENT_SIZE) if count else b""
 
+    def watch_operators(self):
+        """Log from now on which operators take blocks."""
+        return bool(self._library.peakmem_watch_operators())
+
+    def uses(self):
+        """What calls of the CUDA libraries showed of blocks, as bytes of `struct peakmem_use` in a row."""
+        count = self._library.peakmem_use_count()
+        return ctypes.string_at(self._library.peakmem_uses(), count * USE_SIZE) if count else b""
+
+    def operators(self):
+        """The operators that took or gave back blocks, as bytes of `struct peakmem_operator` in a row, and their names."""
+        count = self._library.peakmem_operator_count()
+        rows = ctypes.string_at(self._library.peakmem_operators(), count * OPERATOR_SIZE) if count else b""
+        return rows, self._library.peakmem_operator_names().decode("utf-8", "replace").splitlines()
+
     def report(self):
         """What the library answered by a substitute, an estimate or not at all: JSON text."""
         size = 1 << 16
@@ -56,3 +76,5 @@ class Native:
 
 
 EVENT_SIZE = 40
+USE_SIZE = 24
+OPERATOR_SIZE = 24

@@ -32,6 +32,7 @@ def describe(watch, reason):
                 **{name: stats.get(name, 0) for name in COUNTERS},
             }
         )
+    operators, operator_names = watch.native.operators() if watch._recording else (b"", [])
     return {
         "format": FORMAT,
         "pid": os.getpid(),
@@ -50,6 +51,11 @@ def describe(watch, reason):
         "contexts": watch.contexts.table,
         "events": watch.native.events() if watch._recording else b"",
         "snapshot": torch.cuda.memory._snapshot() if watch._recording else None,
+        "owners": watch.owners.notes.table(),
+        "autocast": watch.owners.autocast,
+        "uses": watch.native.uses(),
+        "operators": operators,
+        "operator_names": operator_names,
         "assumptions": watch._values.assumptions() if watch._values else [],
         "library": json.loads(watch.native.report()),
     }

@@ -13,6 +13,7 @@ from .contexts import Contexts
 from .graph import mark_nodes
 from .modules import ModuleTracker
 from .native import Native
+from .owners import Owners
 from .steps import StepClock
 from .writing import Writer
 
@@ -40,7 +41,8 @@ class _Engine:
         self._watch = watch
 
     def run_backward(self, tensors, *args, **kwargs):
-        with self._watch.backward(tensors):
+        retained = args[1] if len(args) > 1 else kwargs.get("keep_graph", False)
+        with self._watch.backward(tensors, retained=bool(retained)):
             return self._engine.run_backward(tensors, *args, **kwargs)
 
     def __getattr__(self, name):
@@ -50,15 +52,17 @@ class _Engine:
 class _Backward:
     """The time of one backward pass; nested ones (checkpointing) belong to the outer one."""
 
-    def __init__(self, watch, tensors):
+    def __init__(self, watch, tensors, retained):
         self._watch = watch
         self._tensors = tensors
+        self._retained = retained
 
     def __enter__(self):
         watch = self._watch
         if watch.backward_depth == 0:
-            watch.mark("backward")
-            mark_nodes(self._tensors, watch.contexts, watch.native)
+            watch.mark("backward", retained=self._retained)
+            watch.owners.before_backward()
+            mark_nodes(self._tensors, watch.contexts, watch.native, watch.owners.node)
         self._tensors = None
         watch.backward_depth += 1
         self._before = watch.contexts.enter("phase", "backward")
@@ -70,6 +74,7 @@ class _Backward:
         if watch.backward_depth == 0:
             watch.clock.backward_done()
             watch.mark("backward_end")
+            watch.owners.gradients()
         return False
 
 
@@ -97,6 +102,7 @@ class Watch:
         self._optimizers: weakref.WeakSet = weakref.WeakSet()
         self._optimizer_before = None
         self._lock = threading.Lock()
+        self.owners = Owners(torch, self.modules, self._optimizers, native.event_count)
 
     # ------------------------------------------------------------------ set-up
 
@@ -115,6 +121,10 @@ class Watch:
         variable = torch.autograd.Variable
         variable._execution_engine = _Engine(variable._execution_engine, self)
         self.modules.install()
+        if self.settings.record:
+            self.owners.install()
+        else:
+            self.owners.notes.open = False
         if self.settings.build_on_device:
             from . import building
 
@@ -131,6 +141,7 @@ class Watch:
             context = "alloc" if self.settings.stacks else None
             torch.cuda.memory._record_memory_history("all", context=context, stacks="python")
             self._recording = True
+            self.native.watch_operators()
         torch._C._cuda_attach_out_of_memory_observer(self._out_of_memory)
         self.writer.progress("cuda")
 
@@ -181,13 +192,14 @@ class Watch:
         if self.contexts.open:
             self.marks.append((self.native.event_count(), kind, fields))
 
-    def backward(self, tensors):
-        """A context manager for the time of one backward pass from some tensors."""
-        return _Backward(self, tensors)
+    def backward(self, tensors, *, retained):
+        """A context manager for the time of one backward pass from some tensors, which may retain its graph."""
+        return _Backward(self, tensors, retained)
 
     def _before_optimizer(self, optimizer, args, kwargs):
         if self._finished:
             return
+        self.owners.gradients()
         self.mark("optimizer", optimizer=type(optimizer).__name__)
         self._optimizer_before = self.contexts.enter("phase", "optimizer")
 
@@ -198,11 +210,13 @@ class Watch:
             self.contexts.leave(self._optimizer_before)
             self._optimizer_before = None
         self.mark("optimizer_end")
+        self.owners.optimizer_stepped(optimizer)
         allocated, reserved = self._step_peaks()
         self.clock.optimizer_stepped(id(optimizer), self.native.event_count(), allocated, reserved)
         step = self.clock.steps[-1]
         self.writer.progress("step", step=len(self.clock.steps), allocated=step.allocated, reserved=step.reserved)
         self.contexts.forget_old_nodes()
+        self.owners.step_done()
         if self.clock.enough():
             self.finish("enough")
             stopping.stop()
@@ -250,6 +264,7 @@ class Watch:
                 self.writer.progress("error", **self._error)
             return
         self._collect_peaks()
+        self.owners.finish()
         self.writer.progress("writing")
         self.writer.recording(self._describe_process(reason))
 

@@ -27,6 +27,30 @@ void peakmem_reset_peaks(int device);
 /* What the next n copies of 1 to 8 bytes from the device give on this thread: the low bytes of each value. */
 void peakmem_queue_reads(const int64_t *values, int n);
 void peakmem_clear_reads(void);
+
+/* What a block is used for, as a call showed after `event` events. */
+struct peakmem_use {
+  uint64_t event;
+  uint64_t address; /* in the block */
+  uint32_t use;     /* 1: workspace of cuBLAS, 2: workspace of cuBLASLt, 3: written by a copy from the host */
+  uint32_t unused;
+};
+uint64_t peakmem_use_count(void);
+const struct peakmem_use *peakmem_uses(void);
+
+/* An operator, or a node of the autograd graph, that ran while events number first to end - 1 happened. */
+struct peakmem_operator {
+  uint64_t first, end;
+  uint32_t name;   /* number of a line in peakmem_operator_names() */
+  uint16_t thread; /* as in peakmem_event */
+  uint16_t depth;  /* how many ran around it on its thread */
+};
+/* Starts watching operators; 0 if this PyTorch has no way to. Those without an event are left out. */
+int peakmem_watch_operators(void);
+uint64_t peakmem_operator_count(void);
+const struct peakmem_operator *peakmem_operators(void);
+const char *peakmem_operator_names(void);
+
 /* Writes a JSON object with its closing zero if it fits into n bytes; gives back its length without the zero. */
 int peakmem_report(char *out, int n);
 

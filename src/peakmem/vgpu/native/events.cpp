@@ -12,6 +12,7 @@
 
 #include "control.h"
 #include "cuda_declarations.h"
+#include "events.h"
 
 namespace c10 {
 
@@ -69,7 +70,7 @@ thread_local int t_thread = -1;
 std::atomic<int> g_threads{0};
 
 void record(void *address, int64_t size, size_t allocated, size_t reserved, int device) {
-  if (t_thread < 0) t_thread = g_threads++;
+  thread_number();
   Log &l = log();
   std::lock_guard<std::mutex> lock(l.mutex);
   if (device >= 0 && device < kDevices) {
@@ -100,6 +101,11 @@ Report real_report() {
 
 }  // namespace
 }  // namespace peakmem
+
+int peakmem::thread_number() {
+  if (t_thread < 0) t_thread = g_threads++;
+  return t_thread;
+}
 
 void c10::reportMemoryUsageToProfiler(void *address, int64_t size, size_t allocated, size_t reserved, Device device) {
   if (device.type == peakmem::kCuda) peakmem::record(address, size, allocated, reserved, device.index < 0 ? 0 : device.index);

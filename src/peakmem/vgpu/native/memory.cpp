@@ -9,6 +9,7 @@
 #include "notes.h"
 #include "reads.h"
 #include "streams.h"
+#include "uses.h"
 
 using namespace peakmem;
 
@@ -19,6 +20,7 @@ int copy(void *to, const void *from, size_t n) {
   if (!n) return kSuccess;
   Memory &m = memory();
   bool to_device = m.is_device(to), from_device = m.is_device(from), kept = n <= config().store;
+  if (to_device && !from_device) note_use(to, Use::kFromHost);
   if (!to_device && !from_device) memcpy(to, from, n);
   else if (!to_device) read_back(to, kept ? from : nullptr, n);
   else if (kept) memmove(to, from, n);

@@ -1,0 +1,157 @@
+"""What each block of a recording is for: from notes, uses and operators to roles, as a second pass over the events.
+
+A block is what somebody was seen holding it as; its size says nothing. Where several things are true of one block (a
+weight is saved for the backward pass), the one that lasts longest wins, in the order of `_ORDER`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from peakmem.trace.operators import Operation
+from peakmem.trace.recording_log import FROM_HOST, WORKSPACES, Life, Log, Note, notes_of
+from peakmem.trace.roles import Role
+
+_ORDER = {
+    "parameter": 0,
+    "buffer": 1,
+    "optimizer_state": 2,
+    "gradient": 3,
+    "input": 4,
+    "autocast_copy": 5,
+    "activation": 6,
+    "loaded": 7,
+    "output": 8,
+}
+KEPT = "kept after the backward pass"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Owner:
+    """What a block is for, from a number of events on.
+
+    Attributes:
+        since: events after which it holds; 0 for the first one of a block.
+        role: the role.
+        name: of the tensor, or what it is.
+        owner: class of the outermost module or of the optimizer, empty if there is none.
+        shape: empty if unknown.
+        dtype: empty if unknown.
+    """
+
+    since: int = 0
+    role: Role
+    name: str
+    owner: str = ""
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+
+
+class Attribution:
+    """Works out the owners of all blocks of a log.
+
+    Args:
+        recording: the recording.
+        log: its log.
+        ran: for each event what ran (`operators.operations`).
+        in_module: for each event whether a module was running.
+    """
+
+    def __init__(self, recording: dict[str, Any], log: Log, ran: list[Operation], in_module: list[bool]) -> None:
+        self._log = log
+        self._ran = ran
+        self._in_module = in_module
+        self._step_ends = [step["end"] for step in recording["steps"]]
+        self._backwards = _backwards(recording["marks"])
+        self._notes: dict[int, list[tuple[int, Note]]] = {}
+        for event, address, note in notes_of(recording):
+            life = log.alive_at(address, event)
+            if life is not None:
+                self._notes.setdefault(life.number, []).append((event, note))
+        self._workspaces: dict[int, str] = {}
+        self._from_host: set[int] = set()
+        for event, address, use, _ in log.uses.tolist():
+            life = log.alive_at(address, event)
+            if life is None:
+                continue
+            if use == FROM_HOST:
+                self._from_host.add(life.number)
+            else:
+                self._workspaces.setdefault(life.number, WORKSPACES[use])
+        self._autocast: set[int] = set()
+        for first, end in recording["autocast"]:
+            self._autocast.update(life.number for life in log.ending_between(first, end))
+
+    def of(self, life: Life) -> list[Owner]:
+        """The owners of a block, one after the other."""
+        noted = self._from_notes(life)
+        return noted or [self._from_its_life(life)]
+
+    def _from_notes(self, life: Life) -> list[Owner]:
+        notes = self._notes.get(life.number, [])
+        best: tuple[int, Note] | None = None
+        for event, note in notes:
+            if note.role == "input" and self._in_module[life.born]:
+                continue
+            if best is None or _rank(note) < _rank(best[1]):
+                best = (event, note)
+        if best is None:
+            return []
+        event, note = best
+        details = {"owner": note.owner, "shape": note.shape, "dtype": note.dtype}
+        if note.role == "loaded":
+            return [Owner(role=Role.TEMPORARY, name=f"state dict being loaded: {note.name}", **details)]
+        if note.role == "output":
+            name = f"output {note.name}".rstrip()
+            return [Owner(role=self._passing(life), name=f"{name} of {note.owner}", **details)]
+        if note.role == "activation" and life.number in self._from_host and not self._in_module[life.born]:
+            return [Owner(role=Role.INPUT, name="copied from the host", **details)]
+        if note.role == "activation" and life.number in self._workspaces:
+            return []
+        first = Owner(role=Role[note.role.upper()], name=note.name, **details)
+        if first.role is Role.ACTIVATION:
+            ended = self._backwards.get(event)
+            if ended is not None and ended < life.freed:
+                name = f"{KEPT}: {first.name}"
+                return [first, Owner(since=ended, role=self._passing(life), name=name, **details)]
+        return [first]
+
+    def _from_its_life(self, life: Life) -> Owner:
+        ran = self._ran[life.born]
+        if life.number in self._workspaces:
+            return Owner(role=Role.WORKSPACE, name=self._workspaces[life.number])
+        if ran.inner and life.freed < ran.inner_end:
+            return Owner(role=Role.WORKSPACE, name=f"scratch of {ran.inner}")
+        if life.number in self._autocast:
+            return Owner(role=Role.AUTOCAST_COPY, name="kept by autocast")
+        if life.number in self._from_host and not self._in_module[life.born] and not ran.node:
+            return Owner(role=Role.INPUT, name="copied from the host")
+        return Owner(role=self._passing(life), name="")
+
+    def _passing(self, life: Life) -> Role:
+        """Temporary, if the block goes in the step in which it came; what stays for no known reason is unattributed."""
+        end = next((end for end in self._step_ends if end > life.born), None)
+        if end is None or life.freed < end:
+            return Role.TEMPORARY
+        return Role.UNATTRIBUTED
+
+
+def _rank(note: Note) -> tuple[int, bool]:
+    # A leaf without a name that was passed to a model is an input that wants a gradient, not a parameter of anything.
+    if note.role == "parameter" and not note.name and not note.owner:
+        return (_ORDER["input"], True)
+    return (_ORDER[note.role], False)
+
+
+def _backwards(marks: list[Any]) -> dict[int, int]:
+    """For the number of events at which a backward pass began the number at which its graph was let go."""
+    found: dict[int, int] = {}
+    began = None
+    for event, kind, fields in marks:
+        if kind == "backward":
+            began = None if fields.get("retained") else event
+        elif kind == "backward_end" and began is not None:
+            found[began] = event
+            began = None
+    return found
