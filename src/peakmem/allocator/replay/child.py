@@ -156,7 +156,8 @@ class Machine:
         self.live = [0] * (program.slots + 1)
         if self.job["exact_start"] and program.layout[0]:
             driver.set_conf("expandable_segments:True" if self.job["expandable"] else "")
-            self._feed(*program.layout, 0)
+            slots, sizes, streams = program.layout
+            self._feed(slots, sizes, streams, 0)
             driver.set_conf(self.job["alloc_conf"])
         else:
             first = program.prologue
@@ -168,7 +169,7 @@ class Machine:
         alloc, free = driver.alloc, driver.free
         handles = driver.handles
         out_of_memory = self.torch.cuda.OutOfMemoryError
-        waiting = {}  # blocks that another stream still uses
+        waiting: dict[int, bool] = {}  # blocks that another stream still uses
         row = 0
         count = len(slots)
         while row < count:
@@ -317,7 +318,7 @@ def main():
     """Read jobs until standard input ends."""
     import torch
 
-    jobs = {}
+    jobs: dict[int, int] = {}
 
     def reap(*_):
         while jobs:
