@@ -25,3 +25,9 @@ API int peakmem_report(char *out, int n) {
   if (out && n > 0 && json.size() < (size_t)n) memcpy(out, json.c_str(), json.size() + 1);
   return (int)json.size();
 }
+
+API void peakmem_set_capacity(uint64_t bytes) {
+  peakmem::Memory &m = peakmem::memory();
+  peakmem::Lock lock(m.mutex);
+  m.capacity = bytes;
+}

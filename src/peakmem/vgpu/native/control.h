@@ -21,6 +21,10 @@ uint64_t peakmem_event_count(void);
 const struct peakmem_event *peakmem_events(void);
 void peakmem_set_context(uint32_t context);
 uint32_t peakmem_context(void);
+/* Forgets the events so far; nobody may be reading them. */
+void peakmem_clear_events(void);
+/* What each device can hand out from now on, bytes; what is handed out already stays so. */
+void peakmem_set_capacity(uint64_t bytes);
 /* Highest allocated and reserved bytes of a device since the last reset of these. */
 void peakmem_peaks(int device, uint64_t out[2]);
 void peakmem_reset_peaks(int device);

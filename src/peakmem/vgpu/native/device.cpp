@@ -20,6 +20,7 @@ thread_local int t_device = 0;
 Memory::Memory() {
   const Config &c = config();
   devices.resize((size_t)device_count());
+  capacity = c.capacity;
   for (DeviceMemory &d : devices) d.used = d.peak = c.context;
   size_t size = kRegion;
   void *p = MAP_FAILED;
@@ -39,8 +40,8 @@ Memory::Memory() {
 
 bool Memory::charge(int device, size_t bytes) {
   DeviceMemory &d = devices[(size_t)device];
-  const size_t capacity = config().capacity;
-  if (bytes > capacity || d.used > capacity - bytes) {
+  const size_t limit = capacity;
+  if (bytes > limit || d.used > limit - bytes) {
     d.failures++;
     return false;
   }

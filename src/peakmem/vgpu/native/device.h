@@ -35,6 +35,7 @@ struct Memory {
 
   std::recursive_mutex mutex;
   std::vector<DeviceMemory> devices;
+  std::atomic<size_t> capacity;  // bytes that each device can hand out, the context's included
   Addresses addresses;
   uintptr_t begin = 0, end = 0;                                // every device address lies here
   std::map<uintptr_t, Block> blocks;                           // cudaMalloc

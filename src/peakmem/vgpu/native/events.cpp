@@ -114,6 +114,12 @@ void c10::reportMemoryUsageToProfiler(void *address, int64_t size, size_t alloca
 
 API uint64_t peakmem_event_count(void) { return peakmem::log().count; }
 API const peakmem_event *peakmem_events(void) { return peakmem::log().events; }
+API void peakmem_clear_events(void) {
+  peakmem::Log &l = peakmem::log();
+  std::lock_guard<std::mutex> lock(l.mutex);
+  l.count = 0;
+  l.full = false;
+}
 API void peakmem_set_context(uint32_t context) { peakmem::t_context = context; }
 API uint32_t peakmem_context(void) { return peakmem::t_context; }
 API void peakmem_peaks(int device, uint64_t out[2]) {

@@ -59,7 +59,7 @@ API int cudaMemGetInfo(size_t *free_bytes, size_t *total) {
   if (m.devices.empty()) return fail(kNoDevice);
   const Config &c = config();
   // What is left of the capacity; a capacity beyond the device's memory (no limit) still shows the device's.
-  size_t used = m.devices[(size_t)current_device()].used, limit = std::min(c.capacity, c.total);
+  size_t used = m.devices[(size_t)current_device()].used, limit = std::min(m.capacity.load(), c.total);
   if (free_bytes) *free_bytes = limit > used ? limit - used : 0;
   if (total) *total = c.total;
   return kSuccess;

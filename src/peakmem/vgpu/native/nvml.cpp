@@ -38,7 +38,7 @@ struct MemoryFigures {
 // The same figures as cudaMemGetInfo.
 MemoryFigures figures(Handle h) {
   const Config &c = config();
-  unsigned long long used = vgpu_used(visible_index(index_of(h))), limit = c.capacity < c.total ? c.capacity : c.total;
+  unsigned long long used = vgpu_used(visible_index(index_of(h))), capacity = memory().capacity, limit = capacity < c.total ? capacity : c.total;
   unsigned long long left = limit > used ? limit - used : 0;
   return {c.total, left, c.total - left};
 }
