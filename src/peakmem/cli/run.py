@@ -9,8 +9,6 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-DEFAULT_GPU = "a100-80"
-
 
 @click.command(
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
@@ -18,15 +16,24 @@ DEFAULT_GPU = "a100-80"
 )
 @click.option("--gpu", metavar="NAME", help="The card: 4090, a100-80, t4, ... (peakmem gpus lists them). [A100 80GB]")
 @click.option("--memory", metavar="SIZE", help="Total memory of the card instead of its own, such as 24GiB.")
-@click.option("--steps", default="auto", metavar="N|auto|all", show_default=True,
-              help="Optimizer steps to watch: until the peak is steady, a number, or to the script's own end.")  # fmt: skip
+@click.option(
+    "--steps",
+    default="auto",
+    metavar="N|auto|all",
+    show_default=True,
+    help="Optimizer steps to watch: until the peak is steady, a number, or to the script's own end.",
+)
 @click.option("--alloc-conf", metavar="STR", help="Value of PYTORCH_CUDA_ALLOC_CONF for the script.")
 @click.option("--context", metavar="SIZE", help="What the CUDA context takes, where you have measured it.")
 @click.option("--cudnn", type=click.Choice(["likely", "own", "least"]), default="likely", show_default=True,
               help="Convolution plans: see docs/fidelity.md.")  # fmt: skip
 @click.option("--no-range", is_flag=True, help="Skip the further runs that give convolutional results a range.")
-@click.option("--assume", default="", metavar="KEY=VALUE,...",
-              help="What to take for values that only a GPU would know, such as bool=false or nonzero=0.25.")  # fmt: skip
+@click.option(
+    "--assume",
+    default="",
+    metavar="KEY=VALUE,...",
+    help="What to take for values that only a GPU would know, such as bool=false or nonzero=0.25.",
+)
 @click.option(
     "--build-on-device", is_flag=True, help="Make the parameters on the GPU straight away: saves host memory."
 )

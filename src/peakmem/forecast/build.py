@@ -47,6 +47,7 @@ def build_forecast(
     seconds: float,
     exit_code: int,
     without_limit: Recorded | None = None,
+    floor: int | None = None,
 ) -> Forecast:
     """Make the forecast of one process.
 
@@ -57,6 +58,7 @@ def build_forecast(
         alloc_conf: the allocator settings in force.
         seconds: wall time of everything.
         exit_code: of the command; negative: the signal that ended it.
+        floor: the smallest total memory with which the run works, where it was looked for.
         without_limit: the same run on a card without a limit, where the first one ran out of memory.
     """
     recording = recorded.recording
@@ -76,7 +78,7 @@ def build_forecast(
         steps=_steps(whole),
         steady=whole.recording["steady"],
         stopped=whole.recording["reason"],
-        floor=None,
+        floor=floor,
         segments=whole.recording["devices"][0]["segments"],
         retries=device["num_alloc_retries"],
         ooms=device["num_ooms"],

@@ -22,7 +22,7 @@ def print_forecast(forecast: Forecast, console: Console) -> None:
     """Print a forecast."""
     parts: list[RenderableType] = [_headline(forecast), Text()]
     if forecast.oom is not None:
-        parts += [_out_of_memory(forecast.oom), Text()]
+        parts += [_out_of_memory(forecast.oom, forecast.floor), Text()]
     parts += [_statement(forecast), Text()]
     if forecast.convolution_range is not None:
         parts += [_convolution_range(forecast.convolution_range), Text()]
@@ -54,7 +54,7 @@ def _headline(forecast: Forecast) -> Text:
     return text
 
 
-def _out_of_memory(oom: OutOfMemory) -> Text:
+def _out_of_memory(oom: OutOfMemory, floor: int | None) -> Text:
     where = [f"step {oom.step + 1}", oom.phase]
     where += [part for part in (oom.op, oom.module, oom.line) if part]
     text = Text()
@@ -65,6 +65,9 @@ def _out_of_memory(oom: OutOfMemory) -> Text:
         text.append("; the script caught the error and went on")
     elif oom.needed is not None:
         text.append(f"; without a limit the run takes {format_size(oom.needed)}")
+        if floor is not None:
+            text.append("\nthe smallest memory that works: ")
+            text.append(f"{format_size(floor)} ({floor:,} bytes)", style="bold")
     return text
 
 

@@ -1,0 +1,104 @@
+"""From the options of `peakmem run` to the run that is made and the card that it is made for."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from peakmem.errors import PeakmemError
+from peakmem.forecast.build import Card
+from peakmem.session.command import interpreter, resolve
+from peakmem.session.launching import Run, check_assumptions
+from peakmem.session.running import Question
+from peakmem.units import parse_size
+from peakmem.vgpu.catalogue import Device, custom_device, find_device
+from peakmem.vgpu.context import estimate_context
+from peakmem.vgpu.probe import TorchFacts, probe
+
+DEFAULT_GPU = "a100-80"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunOptions:
+    """The options of `peakmem run`, as they were typed."""
+
+    gpu: str | None
+    memory: str | None
+    steps: str
+    alloc_conf: str | None
+    context: str | None
+    cudnn: str
+    no_range: bool
+    assume: str
+    build_on_device: bool
+    no_weights: bool
+    output: str
+    json_target: str | None
+    save_target: str | None
+    force: bool
+    timeout: float | None
+    module: bool
+    command: tuple[str, ...]
+
+
+def plan_run(options: RunOptions) -> tuple[Run, Card]:
+    """The run, and the card with its context.
+
+    Raises:
+        PeakmemError: the command, the card or an option can't be.
+    """
+    command = resolve(options.command, module=options.module)
+    check_assumptions(options.assume)
+    device = find_device(options.gpu or DEFAULT_GPU)
+    if options.memory is not None:
+        device = custom_device(
+            memory=parse_size(options.memory), like=find_device(options.gpu) if options.gpu else None
+        )
+    facts = probe(interpreter(command))
+    context, error = estimate(options, device, facts, ("cublas",))
+    if context >= device.total_memory:
+        raise PeakmemError(
+            f"a card of {options.memory} has no room beside the CUDA context ({context:,} bytes)",
+            hint="give more --memory, or a smaller --context",
+        )
+    question = Question(
+        steps=_steps(options.steps),
+        assume=options.assume,
+        build_on_device=options.build_on_device,
+        no_weights=options.no_weights,
+    )
+    plan = Run(
+        command=command,
+        facts=facts,
+        device=device,
+        context=context,
+        alloc_conf=options.alloc_conf,
+        cudnn=options.cudnn,
+        question=question,
+        timeout=options.timeout,
+    )
+    card = Card(
+        name=device.name,
+        total=device.total_memory,
+        compute_capability=device.capability,
+        context=context,
+        context_error=error,
+    )
+    return plan, card
+
+
+def estimate(options: RunOptions, device: Device, facts: TorchFacts, libraries: tuple[str, ...]) -> tuple[int, int]:
+    """What the context takes and how far that may be off, bytes."""
+    if options.context is not None:
+        return parse_size(options.context), 0
+    lazy = os.environ.get("CUDA_MODULE_LOADING", "LAZY") != "EAGER"
+    estimate = estimate_context(device, facts.cuda, lazy_loading=lazy, libraries_used=libraries)
+    return estimate.size, estimate.error
+
+
+def _steps(text: str) -> str:
+    if text in ("auto", "all") or (text.isdigit() and int(text) > 0):
+        return text
+    raise PeakmemError(
+        f"--steps {text} is neither a number of steps nor auto nor all", hint="--steps 5, or --steps all"
+    )

@@ -1,0 +1,54 @@
+"""Why a session left nothing to report on."""
+
+from __future__ import annotations
+
+from peakmem.errors import ExitCode, PeakmemError
+from peakmem.session.launching import Run
+from peakmem.session.running import Ended
+
+
+def nothing_seen(ended: Ended, run: Run) -> PeakmemError:
+    """Why no process left a recording."""
+    events = {line["event"]: line for line in ended.outcome.progress}
+    shown = "\n".join(ended.last_lines[-15:])
+    words = " ".join(run.command)
+    if ended.interrupted:
+        return PeakmemError("interrupted before the script used the GPU", exit_code=ExitCode.SCRIPT_FAILED)
+    if "unwritten" in events:
+        reason = events["unwritten"]["reason"]
+        return PeakmemError(
+            f"what the run showed could not be written: {reason}", hint="make room in the temporary folder (TMPDIR)"
+        )
+    if "error" in events:
+        error = events["error"]
+        return PeakmemError(
+            f"the script failed before it used the GPU: {error['type']}: {error['message']}",
+            hint=shown,
+            exit_code=ExitCode.SCRIPT_FAILED,
+        )
+    if ended.timed_out:
+        return PeakmemError(
+            f"{words} was stopped after {run.timeout:g} s and had not used the GPU", exit_code=ExitCode.SCRIPT_FAILED
+        )
+    if ended.exit_code < 0:
+        return PeakmemError(
+            f"{words} was ended by signal {-ended.exit_code} before it could be measured",
+            hint=shown or "signal 9 is often the kernel's, for want of host memory: --build-on-device saves some",
+            exit_code=ExitCode.SCRIPT_FAILED,
+        )
+    if ended.exit_code > 0:
+        return PeakmemError(
+            f"{words} ended with exit code {ended.exit_code} before it used the GPU",
+            hint=shown,
+            exit_code=ExitCode.SCRIPT_FAILED,
+        )
+    if "no_cuda" in events:
+        return PeakmemError(
+            f"the script used torch {events['no_cuda']['torch']}, a CPU-only build", hint="pip install torch"
+        )
+    if "torch" in events:
+        return PeakmemError(
+            "the script ended without using the GPU",
+            hint="it may train on the CPU: look for a device setting such as --device cuda",
+        )
+    return PeakmemError(f"{words} ended without importing PyTorch", hint="give the command that trains")
