@@ -1,7 +1,7 @@
 """The stand-ins for the CUDA libraries, met as scripts meet them.
 
-Each test runs a small script with the installed PyTorch on the virtual GPU; PEAKMEM_TEST_PYTHON names another interpreter
-whose PyTorch is tried instead of this one's.
+Each test runs a small script with the installed PyTorch on the virtual GPU; PEAKMEM_TEST_PYTHON names another
+interpreter whose PyTorch is tried instead of this one's.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ Runner = Callable[..., Outcome]
 
 @pytest.fixture(scope="module")
 def facts() -> probe.TorchFacts:
-    if PYTHON == sys.executable and importlib.util.find_spec("torch") is None:
+    if sys.executable == PYTHON and importlib.util.find_spec("torch") is None:
         pytest.skip("no PyTorch")
     return probe.probe(PYTHON)
 
@@ -80,7 +80,7 @@ def library(facts: probe.TorchFacts) -> Path:
 
 @pytest.fixture(scope="module")
 def run(facts: probe.TorchFacts, library: Path) -> Runner:
-    def inner(code: str, *, gpu: str = "A100-SXM4-80GB", fails: bool = False, **options: Any) -> Outcome:
+    def inner(code: str, *, gpu: str = "A100-SXM4-80GB", **options: Any) -> Outcome:
         extra = options.pop("variables", {})
         env = environment(
             library=library,
@@ -214,7 +214,8 @@ y.sum().backward()
 def test_benchmark_mode_and_every_kind_of_convolution_run(run: Runner) -> None:
     outcome = run("""
 torch.backends.cudnn.benchmark = True
-nets = [(nn.Conv1d(8, 16, 3), (4, 8, 50)), (nn.Conv2d(8, 16, 3, stride=2), (4, 8, 20, 20)), (nn.Conv3d(8, 16, 3), (2, 8, 9, 9, 9)),
+nets = [(nn.Conv1d(8, 16, 3), (4, 8, 50)), (nn.Conv2d(8, 16, 3, stride=2), (4, 8, 20, 20)),
+        (nn.Conv3d(8, 16, 3), (2, 8, 9, 9, 9)),
         (nn.ConvTranspose2d(8, 16, 4, 2, 1), (4, 8, 9, 9)), (nn.Conv2d(8, 16, 3, groups=4, dilation=2), (4, 8, 20, 20))]
 for net, shape in nets:
     net.cuda()(a(*shape, requires_grad=True)).sum().backward()
@@ -256,19 +257,20 @@ net(x)
 before = torch.cuda.memory_allocated()
 out, state = net(x)
 held = torch.cuda.memory_allocated() - before
-outputs = out.numel() * 4 + sum(t.numel() * 4 for t in (state if isinstance(state, tuple) else (state,)))
-result = [held - outputs, sum(p.numel() for p in net.parameters())]
+states = 2 * sum(t.numel() * 4 for t in (state if isinstance(state, tuple) else (state,)))  # initial and last
+result = held - out.numel() * 4 - states
 (out.sum()).backward()
 """
     outcome = run(code)
     reserve = steps * batch * width * 4 * (kept * layers + layers - 1)
-    assert reserve <= outcome.result[0] <= reserve + 4096
+    assert reserve <= outcome.result <= reserve + 4096
     assert outcome.count("estimate", "RNN reserve") == 2
 
 
 def test_recurrent_layers_of_every_make_run(run: Runner) -> None:
     outcome = run("""
-nets = [nn.LSTM(32, 64, 2, dropout=0.1, bidirectional=True, batch_first=True), nn.LSTM(32, 64, proj_size=16), nn.GRU(32, 64, bias=False)]
+nets = [nn.LSTM(32, 64, 2, dropout=0.1, bidirectional=True, batch_first=True),
+        nn.LSTM(32, 64, proj_size=16), nn.GRU(32, 64, bias=False)]
 for net in nets:
     net.cuda()(a(8, 20, 32))[0].sum().backward()
 packed = nn.utils.rnn.pack_padded_sequence(a(20, 3, 32), [20, 10, 5])
@@ -281,8 +283,8 @@ nn.LSTM(32, 64).cuda()(packed)
 
 SPARSE = """
 def csr(n=64):
-    return torch.sparse_csr_tensor(torch.arange(n + 1), torch.zeros(n, dtype=torch.int64), torch.randn(n), (n, n), device="cuda",
-                                   check_invariants=False)
+    return torch.sparse_csr_tensor(torch.arange(n + 1), torch.zeros(n, dtype=torch.int64), torch.randn(n), (n, n),
+                                   device="cuda", check_invariants=False)
 
 def coo(n=64):
     return torch.sparse_coo_tensor(torch.randint(0, n, (2, 200)), torch.randn(200), (n, n), device="cuda")
@@ -297,7 +299,7 @@ nn.init.orthogonal_(w)
 result = list(w.shape)
 """)
     assert outcome.result == [512, 256]
-    assert outcome.count("estimate", "geqrf") == 2 or outcome.count("estimate", "geqrf") == 1
+    assert outcome.count("estimate", "geqrf") >= 1
     assert outcome.count("estimate", "orgqr") >= 1
 
 
@@ -309,7 +311,8 @@ for x in (m, tall, many):
     la.qr(x), la.svd(x), la.svdvals(x), la.pinv(x), la.matrix_norm(x, "nuc")
 for x in (m, many):
     la.eigh(x), la.eigvalsh(x), la.cholesky(x), la.cholesky_ex(x), la.inv(x), la.det(x), la.slogdet(x)
-    la.solve(x, x), la.lu(x), la.lu_factor(x), la.ldl_factor(x), la.solve_triangular(x, x, upper=True), la.matrix_rank(x)
+    la.solve(x, x), la.lu(x), la.lu_factor(x), la.ldl_factor(x), la.solve_triangular(x, x, upper=True)
+    la.matrix_rank(x)
     torch.cholesky_inverse(x), la.lu_solve(*la.lu_factor(x), x), la.ldl_solve(*la.ldl_factor(x), x)
 for driver in ("gesvd", "gesvdj", "gesvda"):
     la.svd(tall, driver=driver)
@@ -326,8 +329,13 @@ result = "done"
 
 
 def test_eigenvalues_of_a_general_matrix(run: Runner) -> None:
-    """`linalg.eig` first reads whether its input is finite."""
-    assert run("result = list(torch.linalg.eig(a(64, 64))[0].shape)", true_byte=1).result == [64]
+    """`linalg.eig` first reads whether its input is finite, then whether there was an error."""
+    outcome = run("""
+yes, no = 1, 0
+ctypes.CDLL(None).peakmem_queue_reads((ctypes.c_int64 * 2)(yes, no), 2)
+result = list(torch.linalg.eig(a(64, 64))[0].shape)
+""")
+    assert outcome.result == [64]
 
 
 def test_fourier_transforms_run_with_a_work_area(run: Runner) -> None:
@@ -339,7 +347,8 @@ before = torch.cuda.memory_allocated()
 y = torch.fft.fft(x.to(torch.complex64))
 result = torch.cuda.max_memory_allocated() - before
 torch.fft.irfft(torch.fft.rfft(x)), torch.fft.fft2(a(4, 3, 64, 64)), torch.fft.irfft2(torch.fft.rfft2(a(4, 3, 64, 64)))
-torch.fft.fftn(a(4, 8, 8, 8, 8)), torch.fft.fft(a(4, 1009)), torch.fft.rfft2(a(4, 3, 64, 64, requires_grad=True)).abs().sum().backward()
+torch.fft.fftn(a(4, 8, 8, 8, 8)), torch.fft.fft(a(4, 1009))
+torch.fft.rfft2(a(4, 3, 64, 64, requires_grad=True)).abs().sum().backward()
 torch.istft(torch.stft(a(2, 16000), 512, return_complex=True, window=torch.hann_window(512, device="cuda")), 512,
             window=torch.ones(512, device="cuda"))
 """)
@@ -356,8 +365,8 @@ csr() @ a(64, 8), torch.mv(csr(), a(64)), torch.addmm(a(64, 8), csr(), a(64, 8))
 torch.sparse.mm(coo(), a(64, 8)), torch.sparse.mm(coo(), coo()), csr() + csr(), coo().coalesce()
 torch.sparse.sampled_addmm(csr(), a(64, 8), a(8, 64)), torch.triangular_solve(a(64, 2), csr())
 torch.sparse.mm(coo().requires_grad_(), a(64, 8, requires_grad=True)).sum().backward()
-torch.sparse_bsr_tensor(torch.arange(5), torch.zeros(4, dtype=torch.int64), torch.randn(4, 16, 16), (64, 64), device="cuda",
-                        check_invariants=False) @ a(64, 8)
+torch.sparse_bsr_tensor(torch.arange(5), torch.zeros(4, dtype=torch.int64), torch.randn(4, 16, 16), (64, 64),
+                        device="cuda", check_invariants=False) @ a(64, 8)
 result = "done"
 """
     )
@@ -374,8 +383,10 @@ def test_matrix_products_of_every_kind_run(run: Runner) -> None:
         """
 for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64):
     x = torch.zeros(64, 64, dtype=dtype, device="cuda")
-    x @ x, torch.bmm(x[None].expand(4, 64, 64), x[None].expand(4, 64, 64)), torch.addmm(x[0], x, x), x @ x[0], torch.dot(x[0], x[0])
-F.gelu(F.linear(a(64, 64), a(64, 64), a(64))), torch._int_mm(*2 * [torch.zeros(64, 64, dtype=torch.int8, device="cuda")])
+    x @ x, torch.bmm(x[None].expand(4, 64, 64), x[None].expand(4, 64, 64))
+    torch.addmm(x[0], x, x), x @ x[0], torch.dot(x[0], x[0])
+F.gelu(F.linear(a(64, 64), a(64, 64), a(64)))
+torch._int_mm(*2 * [torch.zeros(64, 64, dtype=torch.int8, device="cuda")])
 one = torch.ones((), device="cuda")
 f8 = torch.zeros(64, 64, device="cuda").to(torch.float8_e4m3fn)
 torch._scaled_mm(f8, f8.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16)

@@ -78,9 +78,10 @@ class Options:
         events: when a recorded event is complete: `instant`, or `sync` (when the host synchronises).
         store: copies and fills of up to so many bytes are really kept (host memory is used for them).
         true_byte: the value (0 to 255) of a one-byte read from the device, which is what `bool(tensor)` sees.
-        cudnn: whose workspace a convolution has: `likely` (cuDNN's own plans with the rule for 1x1 filters, the default),
-            `own` (cuDNN's plans as it makes them without a device) or `least` (none).
-        cudnn_library: another libcudnn.so.9, or its folder, to load in place of PyTorch's; None: PEAKMEM_VGPU_CUDNN_LIBRARY.
+        cudnn: whose workspace a convolution has: `likely` (cuDNN's own plans with the rule for 1x1 filters, the
+            default), `own` (cuDNN's plans as it makes them without a device) or `least` (none).
+        cudnn_library: another libcudnn.so.9, or its folder, to load in place of PyTorch's; None: what
+            PEAKMEM_VGPU_CUDNN_LIBRARY names in the environment to start from.
         cudnn_log: file that gets a line for each plan of cuDNN.
         kernel_log: file that gets a line for each kernel launch.
         debug: 1: calls that are not supported go to standard error; 2: every block of memory too.
