@@ -94,6 +94,8 @@ class ValueMode(TorchDispatchMode):
         `reads` is what its own copies from the device give.
         """
         seed = self._seed(op, args, kwargs) if op.seeded else None
+        if op.mutated and type(args[0]) is list:
+            self._expect_list_writes(args[0])
         if reads is None:
             out = op.call(*args, **kwargs)
         else:
@@ -182,6 +184,16 @@ class ValueMode(TorchDispatchMode):
                     self.known.entries[storage_key(tensor)].slack = 1
             elif tensor.device == HOST and not any(tensor is arg for arg in args) and value.shape == tensor.shape:
                 tensor.copy_(value)
+
+    def _expect_list_writes(self, tensors: list[Any]) -> None:
+        # The kernels of in-place foreach operators count a write of their own (PyTorch 2.14.1, ForeachUtils.h).
+        for tensor in tensors:
+            if not isinstance(tensor, Tensor) or tensor.requires_grad or not tensor.is_cuda:
+                return
+            entry = self.known.find(tensor)
+            if entry is None:
+                return
+            entry.slack = 1
 
     @staticmethod
     def _writes_device(op: Operator, args: Any, kwargs: Any) -> bool:
