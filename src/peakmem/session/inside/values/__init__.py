@@ -109,7 +109,7 @@ class Values:
     def _take_off(self) -> bool:
         found = remove(self._mode)
         if found:
-            self._mode.known.forget_unwatched()
+            self._mode.known.watch_all()
         return found
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, _VF
 from torch.jit import _builtins
 
 from .knowledge import storage_key
-from .stack import insert_below, remove
+from .stack import insert_below, present, remove
 
 if TYPE_CHECKING:
     from . import Values
@@ -33,6 +33,7 @@ def install(values: Values) -> None:
     """Wrap these functions."""
     for name in _FUNCTIONAL:
         _wrap(values, torch.nn.functional, name)
+    _wrap_ctc(values)
     for name in _VARIABLE_FUNCTIONS:
         _wrap(values, _VF, name)
 
@@ -66,3 +67,38 @@ def _wrap(values: Values, module: Any, name: str) -> None:
     if operator is not None:
         _builtins._register_builtin(call, operator)
     setattr(module, name, call)
+
+
+def _wrap_ctc(values: Values) -> None:
+    """The lengths of `ctc_loss` decide over sizes: it gets them on the host, where it would copy them itself."""
+    function = torch.nn.functional.ctc_loss
+    mode = values._mode
+
+    @functools.wraps(function)
+    def ctc_loss(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *args: Any, **kwargs: Any) -> Any:
+        if not (isinstance(log_probs, Tensor) and log_probs.is_cuda and present(mode)):
+            return function(log_probs, targets, input_lengths, target_lengths, *args, **kwargs)
+        longest = targets.shape[1] if targets.dim() > 1 else targets.shape[0]
+        if isinstance(input_lengths, Tensor) and isinstance(target_lengths, Tensor):
+            input_lengths = _on_host(mode, input_lengths, log_probs.shape[0])
+            target_lengths = _on_host(mode, target_lengths, longest)
+        remove(mode)
+        try:
+            return function(log_probs, targets, input_lengths, target_lengths, *args, **kwargs)
+        finally:
+            insert_below(mode)
+
+    torch.nn.functional.ctc_loss = ctc_loss
+
+
+def _on_host(mode: Any, lengths: Tensor, longest: int) -> Tensor:
+    if not lengths.is_cuda:
+        return lengths
+    taints: list[str] = []
+    value = mode.values_of(lengths, taints)
+    if value is None:
+        mode.ledger.note("lengths of ctc_loss", "full")
+        return torch.full(lengths.shape, longest, dtype=lengths.dtype)
+    for taint in taints[:1]:
+        mode.ledger.note("lengths of ctc_loss", taint)
+    return value.clone()

@@ -12,6 +12,7 @@ entry is dropped.
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import torch
@@ -58,7 +59,7 @@ def version_witness(tensor: Tensor) -> Tensor | None:
 class Entry:
     """What is known of one storage."""
 
-    __slots__ = ("assumed", "dtype", "expected", "fill", "nbytes", "slack", "twin", "weak", "witness")
+    __slots__ = ("assumed", "dtype", "expected", "fill", "nbytes", "slack", "tensor", "twin", "weak", "witness")
 
     def __init__(self, storage: Any, dtype: torch.dtype) -> None:
         self.weak = StorageWeakRef(storage)
@@ -67,6 +68,7 @@ class Entry:
         self.twin: Any = None  # an UntypedStorage of nbytes, or
         self.fill: Any = None  # the one value of every element
         self.witness: Tensor | None = None
+        self.tensor: Any = None  # a weak reference, while there is no witness
         self.expected = 0
         self.slack = 0
         self.assumed: str | None = None
@@ -114,7 +116,10 @@ class Knowledge:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def learn(self, tensor: Tensor, values: Tensor, *, assumed: str | None, watch: bool) -> None:
-        """`tensor`, which has a storage of its own, has the contents of `values` (on the host)."""
+        """`tensor`, which has a storage of its own, has the contents of `values` (on the host).
+
+        `watch`: not for what a factory made, since PyTorch copies a result whose version counter is shared by then.
+        """
         storage = tensor.untyped_storage()
         entry = Entry(storage, tensor.dtype)
         if (
@@ -141,6 +146,8 @@ class Knowledge:
         entry.assumed = assumed
         if watch:
             self._watch(entry, tensor)
+        else:
+            entry.tensor = weakref.ref(tensor)
         self.entries[storage_key(tensor)] = entry
         if len(self.entries) > self._sweep_at:
             self.sweep()
@@ -149,10 +156,15 @@ class Knowledge:
         """Nothing is known of the storage of `tensor` any more."""
         self.entries.pop(storage_key(tensor), None)
 
-    def forget_unwatched(self) -> None:
-        """Drop what could be overwritten without notice."""
+    def watch_all(self) -> None:
+        """Called before writes may happen that nobody tells of: drop what could be overwritten without notice."""
         for key in [key for key, entry in self.entries.items() if entry.witness is None]:
-            del self.entries[key]
+            entry = self.entries[key]
+            tensor = entry.tensor() if entry.tensor is not None else None
+            if tensor is not None and storage_key(tensor) == key:
+                self._watch(entry, tensor)
+            if entry.witness is None:
+                del self.entries[key]
 
     def sweep(self) -> None:
         """Drop the entries of storages that are gone."""

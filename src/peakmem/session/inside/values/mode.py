@@ -18,6 +18,7 @@ from .knowledge import HOST, Entry, Knowledge, covers_storage, storage_key
 from .ledger import Ledger
 from .operators import Operator
 from .reads import Reads
+from .stack import insert_below, remove
 
 _DEBUG = "PEAKMEM_VALUES_DEBUG" in os.environ
 _PLAIN_TYPES = (Tensor, torch.nn.Parameter)
@@ -71,9 +72,19 @@ class ValueMode(TorchDispatchMode):
                         return op.call(*args, **kwargs) if kwargs else op.call(*args)
                     break
             return self.follow(op, args, kwargs or {})
+        if op.composite:
+            return self._decompose(op, args, kwargs or {})
         if op.special is not None:
             return op.special(self, op, args, kwargs or {})
         return self.follow(op, args, kwargs or {})
+
+    def _decompose(self, op: Operator, args: Any, kwargs: Any) -> Any:
+        """Composite operators come whole in inference mode only: let their parts come here instead."""
+        insert_below(self)
+        try:
+            return op.func.decompose(*args, **kwargs)
+        finally:
+            remove(self)
 
     # -- the general case --------------------------------------------------------------------------------------------
 
@@ -83,6 +94,8 @@ class ValueMode(TorchDispatchMode):
         `reads` is what its own copies from the device give.
         """
         seed = self._seed(op, args, kwargs) if op.seeded else None
+        if op.mutated and type(args[0]) is list:
+            self._expect_list_writes(args[0])
         if reads is None:
             out = op.call(*args, **kwargs)
         else:
@@ -105,10 +118,10 @@ class ValueMode(TorchDispatchMode):
 
     def _beside(self, op: Operator, args: Any, kwargs: Any, out: Any, seed: int | None, assumed: str | None) -> None:
         outs = _tensors(out)
-        fresh = [t for t in outs if t.is_cuda and not any(t is arg for arg in args)]
-        if not fresh and not any(isinstance(args[i], Tensor) and args[i].is_cuda for i in op.mutated if i < len(args)):
-            if not any(t.is_cuda for name in op.out for t in _tensors(kwargs.get(name))):
-                return  # host only
+        given = () if op.out else args
+        fresh = [t for t in outs if t.is_cuda and not any(t is arg for arg in given)]
+        if not fresh and not self._writes_device(op, args, kwargs):
+            return  # host only
         if op.fill is not None and not (op.mutated and not covers_storage(args[0])):
             value = _fill_value(op, args)
             if not isinstance(value, Tensor):
@@ -154,7 +167,7 @@ class ValueMode(TorchDispatchMode):
         twins = {t.untyped_storage()._cdata for t in _tensors(host_args)}
         for tensor, value in zip(outs, _tensors(values), strict=True):
             if tensor.is_cuda:
-                if any(tensor is arg for arg in args):
+                if any(tensor is arg for arg in given):
                     continue
                 if tensor.shape != value.shape or tensor.dtype != value.dtype:
                     self.ledger.note(f"size of {op.name} not reached on the device", str(tuple(tensor.shape)))
@@ -171,6 +184,22 @@ class ValueMode(TorchDispatchMode):
                     self.known.entries[storage_key(tensor)].slack = 1
             elif tensor.device == HOST and not any(tensor is arg for arg in args) and value.shape == tensor.shape:
                 tensor.copy_(value)
+
+    def _expect_list_writes(self, tensors: list[Any]) -> None:
+        # The kernels of in-place foreach operators count a write of their own (PyTorch 2.14.1, ForeachUtils.h).
+        for tensor in tensors:
+            if not isinstance(tensor, Tensor) or tensor.requires_grad or not tensor.is_cuda:
+                return
+            entry = self.known.find(tensor)
+            if entry is None:
+                return
+            entry.slack = 1
+
+    @staticmethod
+    def _writes_device(op: Operator, args: Any, kwargs: Any) -> bool:
+        return any(t.is_cuda for index in op.mutated if index < len(args) for t in _tensors(args[index])) or any(
+            t.is_cuda for name in op.out for t in _tensors(kwargs.get(name))
+        )
 
     def twin(self, arg: Any, taints: list[str]) -> Any:
         """`arg` with host tensors for device tensors; raises Unknown."""
@@ -207,6 +236,8 @@ class ValueMode(TorchDispatchMode):
         return value if isinstance(value, Tensor) else None
 
     def _written(self, op: Operator, arg: Any, written: list[Entry], taints: list[str]) -> Any:
+        if type(arg) is list:
+            return [self._written(op, item, written, taints) for item in arg]
         if not isinstance(arg, Tensor) or not arg.is_cuda:
             if isinstance(arg, Tensor):
                 return arg

@@ -36,6 +36,10 @@ _HIDDEN_WRITES = {
 # Every element of the first argument is written, none is read.
 _OVERWRITES = {"copy_", "fill_", "zero_", "uniform_", "normal_", "random_", "bernoulli_", "exponential_", "geometric_",
                "log_normal_", "cauchy_"}  # fmt: skip
+# Composed differently while a dispatch mode is active (see `aside`), and nothing in them is worth following.
+_WHOLE = {"linear", "scaled_dot_product_attention", "embedding_bag", "cross_entropy_loss", "bilinear", "lstm", "gru",
+          "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell", "matmul"}  # fmt: skip
+_has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
 _FILLS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
     "empty": lambda args: 0,
     "empty_strided": lambda args: 0,
@@ -60,7 +64,7 @@ _FILLS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
 class Operator:
     """One overload, as the mode sees it."""
 
-    __slots__ = ("call", "costly", "device", "fill", "func", "hidden", "mutated", "name", "out", "overwrites", "plain",
+    __slots__ = ("call", "composite", "costly", "device", "fill", "func", "hidden", "mutated", "name", "out", "overwrites", "plain",
                  "pointwise", "seeded", "special")  # fmt: skip
 
     def __init__(self, func: Any, special: Callable[..., Any] | None) -> None:
@@ -85,7 +89,12 @@ class Operator:
         self.seeded = torch.Tag.nondeterministic_seeded in tags
         self.costly = any(part in self.name for part in _COSTLY)
         self.special = special
-        self.plain = not (self.mutated or self.out or self.hidden or self.special)
+        self.composite = (
+            _has_kernel(func.name(), "CompositeImplicitAutograd")
+            and not _has_kernel(func.name(), "CUDA")
+            and self.name not in _WHOLE
+        )
+        self.plain = not (self.mutated or self.out or self.hidden or self.special or self.composite)
 
     def affordable(self, sizes: int) -> bool:
         """Whether the host may repeat it for operands of this many elements in all."""

@@ -117,7 +117,7 @@ def _to_host(mode: ValueMode, source: Tensor, target: Tensor) -> None:
         target.fill_(value)
 
 
-@handles("equal")
+@handles("equal", "allclose")
 def _equal(mode: ValueMode, op: Operator, args: Any, kwargs: Any) -> Any:
     if not args[0].is_cuda:
         return op.call(*args)
@@ -125,14 +125,14 @@ def _equal(mode: ValueMode, op: Operator, args: Any, kwargs: Any) -> Any:
     one, other = (mode.values_of(arg, taints) for arg in args[:2])
     if one is not None and other is not None:
         for taint in taints[:1]:
-            mode.ledger.note("torch.equal", taint)
-        answer = torch.equal(one, other)
+            mode.ledger.note(f"torch.{op.name}", taint)
+        answer = op.call(one, other, *args[2:], **kwargs)
     else:
-        answer = args[0].shape == args[1].shape
+        answer = op.name == "allclose" or args[0].shape == args[1].shape
         if answer:
-            mode.ledger.note("torch.equal", "equal")
+            mode.ledger.note(f"torch.{op.name}", "equal")
     with mode.reads.giving([int(answer)]):
-        op.call(*args)
+        op.call(*args, **kwargs)
     return answer
 
 
@@ -437,6 +437,28 @@ def _nms(mode: ValueMode, op: Operator, args: Any, kwargs: Any) -> Any:
         mode.ledger.note("boxes kept by nms", f"{fraction:g} of the boxes")
         count = int(boxes.shape[0] * fraction)
     return mode.follow(op, args, kwargs, reads=[count])
+
+
+# -- others ----------------------------------------------------------------------------------------------------------------
+
+
+@handles("set_", "resize_", "record_stream", "_resize_output_")
+def _no_contents(mode: ValueMode, op: Operator, args: Any, kwargs: Any) -> Any:
+    return op.call(*args, **kwargs)
+
+
+@handles("histc")
+def _histc(mode: ValueMode, op: Operator, args: Any, kwargs: Any) -> Any:
+    tensor = args[0]
+    if not tensor.is_cuda or tensor.is_floating_point() or not _is_known(mode, tensor):
+        return mode.follow(op, args, kwargs)
+    out = op.call(*args, **kwargs)  # integers: on the device alone
+    taints: list[str] = []
+    value = mode.values_of(tensor, taints)
+    if value is not None:
+        counted = op.call(value.double(), *args[1:], **kwargs).to(out.dtype)
+        mode.known.learn(out, counted, assumed=taints[0] if taints else None, watch=True)
+    return out
 
 
 # -- choices among unknown values ------------------------------------------------------------------------------------------
