@@ -23,7 +23,7 @@ import pytest
 from peakmem.allocator.settings import Call, ParseResult, Settings, TorchVersion, parse
 from peakmem.allocator.settings.options import table
 from peakmem.allocator.settings.rounding import first_segment
-from peakmem.units import MIB
+from peakmem.units import GIB, MIB
 
 pytestmark = [
     pytest.mark.torch,
@@ -284,6 +284,54 @@ def test_a_tensor_of_514_mib_under_power_of_two_rounding(
     expected = first_segment(514 * MIB, settings, version=version)
     assert json.loads(target.read_text()) == expected
     assert expected == (514 if string.endswith("1]") else 768) * MIB
+
+
+GROWTH = """
+import json, random, sys, torch
+call = torch._C._accelerator_setAllocatorSettings
+torch.cuda.init()
+reserved = {}
+for string in json.load(open(sys.argv[1])):
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    call("expandable_segments:False")
+    call(string)
+    chance, live = random.Random(1), []
+    for _ in range(3000):
+        live.append(torch.cuda.caching_allocator_alloc(int(2**20 * 2 ** chance.uniform(2, 8.5))))
+        while len(live) > 30:
+            torch.cuda.caching_allocator_delete(live.pop(chance.randrange(len(live))))
+    reserved[string] = [torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()]
+    for address in live:
+        torch.cuda.caching_allocator_delete(address)
+json.dump(reserved, open(sys.argv[2], "w"))
+"""
+
+
+def test_the_measured_figures_that_findings_quote(
+    virtual_gpu: dict[str, str], version: TorchVersion, tmp_path: Path
+) -> None:
+    if not version.at_least("2.10"):
+        pytest.skip("the figures are those of PyTorch 2.14.1")
+    strings = [
+        "",
+        "max_split_size_mb:64",
+        "expandable_segments:True",
+        "expandable_segments:True,max_split_size_mb:64",
+    ]
+    questions, answers = tmp_path / "questions.json", tmp_path / "answers.json"
+    questions.write_text(json.dumps(strings))
+    ask(GROWTH, [str(questions), str(answers)], virtual_gpu)
+    seen = json.loads(answers.read_text())
+    assert {string: round(reserved / GIB, 1) for string, (_, reserved) in seen.items() if string in strings[:3]} == {
+        "": 8.0,
+        "max_split_size_mb:64": 14.9,
+        "expandable_segments:True": 5.1,
+    }
+    # Expandable segments with a split limit: the whole card, with a twentieth of it in use.
+    allocated, reserved = seen[strings[3]]
+    assert allocated < 4.3 * GIB
+    assert reserved > 75 * GIB
 
 
 SIZES = """

@@ -93,7 +93,9 @@ def _print_refusal(console: Console, result: ParseResult, version: str) -> None:
 
 
 def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}." if text else ""
+    # The names of options and variables keep their spelling.
+    first = text.partition(" ")[0]
+    return f"{text if '_' in first else text[0].upper() + text[1:]}." if text else ""
 
 
 def print_remarks(console: Console, remarks: Sequence[Remark], files: Sequence[str], torch: InstalledTorch) -> None:

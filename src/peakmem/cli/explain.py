@@ -58,14 +58,15 @@ def _read(source: str | None) -> tuple[str, str]:
     if source is None or source == "-":
         return sys.stdin.buffer.read().decode("utf-8", errors="replace"), "standard input"
     # A message is longer than a path may be, and has spaces; whatever exists as a file is read.
+    path = Path(source)
     try:
-        path = Path(source)
-        if path.is_file():
-            return path.read_bytes().decode("utf-8", errors="replace"), source
-        if path.is_dir():
-            raise PeakmemError(f"{source} is a folder", hint="give a file, or the message itself")
+        is_file, is_folder = path.is_file(), path.is_dir()
     except (OSError, ValueError):
         return source, "the message"
+    if is_file:
+        return path.read_bytes().decode("utf-8", errors="replace"), source
+    if is_folder:
+        raise PeakmemError(f"{source} is a folder", hint="give a file, or the message itself")
     if " " not in source.strip() and ("/" in source or source.endswith((".log", ".txt", ".out", ".err"))):
         raise PeakmemError(
             f"there is no file {source}", hint="give a file that exists, or the message itself in quotes"

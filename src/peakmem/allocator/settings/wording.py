@@ -32,6 +32,12 @@ def _max_split(settings: Settings, version: TorchVersion) -> str:
     if settings.max_split_size is None:
         return "No limit."
     limit = _size(settings.max_split_size)
+    if settings.expandable_segments:
+        return (
+            f"With expandable segments it no longer keeps blocks of {limit} or more whole; it only "
+            "withholds free ranges of "
+            "that size from smaller requests."
+        )
     room = _size(settings.max_non_split_rounding)
     return (
         f"Cached blocks of {limit} or more are never split and never serve a smaller request. A request of {limit} or "

@@ -48,7 +48,7 @@ def test_what_does_nothing(string: str, fragment: str) -> None:
 @pytest.mark.parametrize(
     ("string", "fragment"),
     [
-        ("max_split_size_mb:128,expandable_segments:True", "reserved memory can grow"),
+        ("max_split_size_mb:128,expandable_segments:True", "reserved grows until the card is full"),
         ("throw_on_cudamalloc_oom:True", "even where giving cached segments back"),
         ("per_process_memory_fraction:0", "forbids every allocation"),
         ("expandable_segments:True,large_segment_size_mb:21", "multiples of 2 MiB"),
