@@ -18,7 +18,9 @@ from peakmem.report.terminal import print_forecast
 from peakmem.session.command import interpreter, resolve
 from peakmem.session.launching import Run, alloc_conf_in_force, check_assumptions, launch
 from peakmem.session.running import Ended, Question
+from peakmem.trace.file import write_trace
 from peakmem.trace.recorded import Recorded
+from peakmem.trace.recording import read_recording
 from peakmem.units import parse_size
 from peakmem.vgpu.catalogue import Device, custom_device, find_device
 from peakmem.vgpu.context import estimate_context
@@ -83,14 +85,19 @@ def run(options: RunOptions) -> int:
             again = launch(plan, limited=False, on_progress=progress.line)
             without_limit = _recorded(again, plan)
             ended = replace(ended, interrupted=again.interrupted)
+        alloc_conf = alloc_conf_in_force(plan)
+        trace = read_recording(
+            (without_limit or recorded).recording, capacity=card.usable, context=card.context, alloc_conf=alloc_conf
+        )
         forecast = build_forecast(
             recorded,
             card=card,
             command=plan.command,
-            alloc_conf=alloc_conf_in_force(plan),
+            alloc_conf=alloc_conf,
             seconds=time.monotonic() - started,
             exit_code=0 if ended.interrupted or ended.timed_out else ended.exit_code,
             without_limit=without_limit,
+            trace=trace,
         )
         if ended.interrupted or ended.timed_out:
             how = "interrupted" if ended.interrupted else f"stopped after {plan.timeout:g} s"
@@ -99,6 +106,8 @@ def run(options: RunOptions) -> int:
             progress.say("convolutions: running with the other plans, for the range")
             forecast = replace(forecast, convolution_range=_range(plan, forecast))
     forecast = replace(forecast, seconds=round(time.monotonic() - started, 2))
+    if options.save_target is not None and trace is not None:
+        write_trace(trace, options.save_target, force=options.force)
     _report(forecast, ended, options)
     return _exit_code(forecast, ended)
 

@@ -24,7 +24,10 @@ _ORDER = {
     "loaded": 7,
     "output": 8,
 }
+_LASTING = ("parameter", "buffer", "optimizer_state", "gradient")
 KEPT = "kept after the backward pass"
+LOADED = "state dict being loaded"
+COPIED = "copied from the host"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,27 +97,34 @@ class Attribution:
         for event, note in notes:
             if note.role == "input" and self._in_module[life.born]:
                 continue
-            if best is None or _rank(note) < _rank(best[1]):
+            # What lasts is known best at its end, what passes as it is first seen.
+            if (
+                best is None
+                or _rank(note) < _rank(best[1])
+                or (note.role in _LASTING and _rank(note) == _rank(best[1]))
+            ):
                 best = (event, note)
         if best is None:
             return []
         event, note = best
-        details = {"owner": note.owner, "shape": note.shape, "dtype": note.dtype}
+
+        def owner(role: Role, name: str, since: int = 0) -> Owner:
+            return Owner(since=since, role=role, name=name, owner=note.owner, shape=note.shape, dtype=note.dtype)
+
         if note.role == "loaded":
-            return [Owner(role=Role.TEMPORARY, name=f"state dict being loaded: {note.name}", **details)]
+            return [owner(Role.TEMPORARY, f"{LOADED}: {note.name}")]
         if note.role == "output":
             name = f"output {note.name}".rstrip()
-            return [Owner(role=self._passing(life), name=f"{name} of {note.owner}", **details)]
+            return [owner(self._passing(life), f"{name} of {note.owner}")]
         if note.role == "activation" and life.number in self._from_host and not self._in_module[life.born]:
-            return [Owner(role=Role.INPUT, name="copied from the host", **details)]
+            return [owner(Role.INPUT, COPIED)]
         if note.role == "activation" and life.number in self._workspaces:
             return []
-        first = Owner(role=Role[note.role.upper()], name=note.name, **details)
+        first = owner(Role[note.role.upper()], note.name)
         if first.role is Role.ACTIVATION:
             ended = self._backwards.get(event)
             if ended is not None and ended < life.freed:
-                name = f"{KEPT}: {first.name}"
-                return [first, Owner(since=ended, role=self._passing(life), name=name, **details)]
+                return [first, owner(self._passing(life), f"{KEPT}: {first.name}", ended)]
         return [first]
 
     def _from_its_life(self, life: Life) -> Owner:
@@ -126,7 +136,7 @@ class Attribution:
         if life.number in self._autocast:
             return Owner(role=Role.AUTOCAST_COPY, name="kept by autocast")
         if life.number in self._from_host and not self._in_module[life.born] and not ran.node:
-            return Owner(role=Role.INPUT, name="copied from the host")
+            return Owner(role=Role.INPUT, name=COPIED)
         return Owner(role=self._passing(life), name="")
 
     def _passing(self, life: Life) -> Role:

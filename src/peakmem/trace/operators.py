@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from peakmem.trace.recording_log import Log
 
 # Operators that make a block on behalf of the one around them.
-_MAKERS = ("aten::empty", "aten::new_", "aten::resize", "aten::zeros", "aten::full", "aten::ones", "aten::scalar_tensor")
+_MAKERS = (
+    "aten::empty",
+    "aten::new_",
+    "aten::resize",
+    "aten::zeros",
+    "aten::full",
+    "aten::ones",
+    "aten::scalar_tensor",
+)
 _ENGINE = "autograd::engine::evaluate_function: "
 
 
