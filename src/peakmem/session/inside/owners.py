@@ -150,7 +150,8 @@ class Owners:
         for path, tensor in notes.tensors_in((args, kwargs)):
             # What has a gradient function is the result of something, not an input.
             if tensor.is_cuda and tensor.grad_fn is None:
-                notes.note(tensor, INPUT, path.partition(".")[2], owner)
+                name = path.partition(".")[2]
+                notes.note(tensor, INPUT, f"argument {name}" if name[:1].isdigit() else name, owner)
 
     def _root_done(self, root, result):
         notes, owner = self.notes, type(root).__name__
