@@ -19,6 +19,8 @@ from peakmem.report.terminal import print_forecast
 from peakmem.session.failing import nothing_seen
 from peakmem.session.launching import Run, alloc_conf_in_force, launch
 from peakmem.session.running import Ended
+from peakmem.trace.file import write_trace
+from peakmem.trace.model import Trace
 from peakmem.trace.recorded import Recorded
 from peakmem.trace.recording import read_recording
 
@@ -52,23 +54,30 @@ def run(options: RunOptions) -> int:
                 progress.say("cuDNN takes memory of its own; running again with what it leaves")
                 ended = launch(plan, limited=True, on_progress=progress.line)
                 recorded = _recorded(ended, plan)
-        without_limit = floor = None
+        without_limit = None
         if failed_for_memory(recorded.recording) and not ended.interrupted:
             progress.say("it does not fit; running again without a limit, to say how much it needs")
             again = launch(plan, limited=False, on_progress=progress.line)
             without_limit = _recorded(again, plan)
             ended = replace(ended, interrupted=again.interrupted)
+        alloc_conf = alloc_conf_in_force(plan)
+        trace = read_recording(
+            (without_limit or recorded).recording, capacity=card.usable, context=card.context, alloc_conf=alloc_conf
+        )
+        floor = None
+        if without_limit is not None and trace is not None:
             progress.say("looking for the smallest memory that works")
-            floor = _floor(plan, card, without_limit)
+            floor = _floor(plan, card, trace)
         forecast = build_forecast(
             recorded,
             card=card,
             command=plan.command,
-            alloc_conf=alloc_conf_in_force(plan),
+            alloc_conf=alloc_conf,
             seconds=time.monotonic() - started,
             exit_code=0 if ended.interrupted or ended.timed_out else ended.exit_code,
             without_limit=without_limit,
             floor=floor,
+            trace=trace,
         )
         if ended.interrupted or ended.timed_out:
             how = "interrupted" if ended.interrupted else f"stopped after {plan.timeout:g} s"
@@ -79,6 +88,8 @@ def run(options: RunOptions) -> int:
             progress.say("convolutions: running with the other plans, for the range")
             forecast = replace(forecast, convolution_range=_range(plan, forecast))
     forecast = replace(forecast, seconds=round(time.monotonic() - started, 2))
+    if options.save_target is not None and trace is not None:
+        write_trace(trace, options.save_target, force=options.force)
     _report(forecast, ended, options)
     return _exit_code(forecast, ended)
 
@@ -94,11 +105,8 @@ def _too_large(recorded: Recorded, card: Card) -> bool:
     return int(recorded.recording["devices"][0]["peak"]["reserved"]) > card.usable
 
 
-def _floor(plan: Run, card: Card, without_limit: Recorded) -> int | None:
+def _floor(plan: Run, card: Card, trace: Trace) -> int | None:
     """The smallest total memory with which the recorded requests end without an out-of-memory error, bytes."""
-    trace = read_recording(without_limit.recording, context=card.context, alloc_conf=alloc_conf_in_force(plan))
-    if trace is None:
-        return None
     with Replayer(trace, facts=plan.facts, card=plan.device) as replayer:
         found = replayer.floor(trace.meta.alloc_conf)
     return None if found.size is None else found.size + card.context

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 import peakmem
+from peakmem.forecast.holders import AtPeak, at_peak
 from peakmem.forecast.model import (
     TIGHT_SHARE,
     Assumption,
@@ -17,7 +20,12 @@ from peakmem.forecast.model import (
     StepPeak,
     Verdict,
 )
-from peakmem.trace.recorded import Place, Recorded, history_peaks
+from peakmem.trace.recorded import Recorded
+from peakmem.trace.replay import Replay
+from peakmem.trace.roles import ContextKind
+
+if TYPE_CHECKING:
+    from peakmem.trace.model import Trace
 
 OUT_OF_MEMORY = ("torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError")
 
@@ -48,6 +56,7 @@ def build_forecast(
     exit_code: int,
     without_limit: Recorded | None = None,
     floor: int | None = None,
+    trace: Trace | None = None,
 ) -> Forecast:
     """Make the forecast of one process.
 
@@ -60,12 +69,14 @@ def build_forecast(
         exit_code: of the command; negative: the signal that ended it.
         floor: the smallest total memory with which the run works, where it was looked for.
         without_limit: the same run on a card without a limit, where the first one ran out of memory.
+        trace: the trace of `without_limit` if there is one, else of `recorded`; None without a history.
     """
     recording = recorded.recording
     device = recording["devices"][0]
     caught = recording["oom"] is not None and not failed_for_memory(recording)
     whole = without_limit or recorded
-    peak = _peak(whole, card)
+    held = at_peak(trace, accumulates=_accumulates(whole.recording)) if trace is not None else None
+    peak = _peak(whole, card, held)
     oom = _out_of_memory(recorded, card, peak, caught=caught, known=without_limit is not None)
     return Forecast(
         peakmem=peakmem.__version__,
@@ -75,7 +86,7 @@ def build_forecast(
         gpu=Gpu(name=card.name, total=card.total, compute_capability=card.compute_capability, usable=card.usable),
         alloc_conf=alloc_conf,
         peak=peak,
-        steps=_steps(whole),
+        steps=_steps(whole, trace),
         steady=whole.recording["steady"],
         stopped=whole.recording["reason"],
         floor=floor,
@@ -85,6 +96,9 @@ def build_forecast(
         oom=oom,
         error=script_error(recording, exit_code),
         convolution_range=None,
+        roles_at_peak=held.roles if held else {},
+        holders_at_peak=held.holders if held else (),
+        unneeded_at_peak=held.unneeded if held else (),
         assumptions=_assumptions(whole.recording),
         notes=tuple(_notes(whole.recording)),
         seconds=round(seconds, 2),
@@ -123,11 +137,9 @@ def failed_for_memory(recording: dict[str, Any]) -> bool:
     return error["type"] in OUT_OF_MEMORY or "out of memory" in error["message"].lower()
 
 
-def _peak(recorded: Recorded, card: Card) -> Peak:
+def _peak(recorded: Recorded, card: Card, held: AtPeak | None) -> Peak:
     values = recorded.recording["devices"][0]["peak"]
-    event = recorded.peak_event()
-    place = recorded.place(event) if event is not None else Place(step=None, phase="other", op=None, module=None)
-    return Peak(
+    peak = Peak(
         requested=values["requested"],
         allocated=values["allocated"],
         active=values["active"],
@@ -135,27 +147,40 @@ def _peak(recorded: Recorded, card: Card) -> Peak:
         context=card.context,
         context_error=card.context_error,
         used=values["reserved"] + card.context,
-        step=place.step,
-        phase=place.phase,
-        op=place.op,
-        module=place.module,
     )
+    if held is None:
+        return peak
+    return replace(peak, step=held.step, phase=held.phase, op=held.op, module=held.module, line=held.line)
 
 
-def _steps(recorded: Recorded) -> tuple[StepPeak, ...]:
-    history = history_peaks(recorded)
+def _steps(recorded: Recorded, trace: Trace | None) -> tuple[StepPeak, ...]:
+    steps = recorded.recording["steps"]
+    requested: list[int | None] = [None] * len(steps)
+    active: list[int | None] = [None] * len(steps)
+    if trace is not None:
+        timeline, spans = Replay(trace, 0).timeline, trace.spans
+        for row in np.flatnonzero(spans.kind == ContextKind.STEP).tolist():
+            moments = slice(int(spans.first[row]), int(spans.end[row]) + 1)
+            number = int(spans.number[row])
+            requested[number] = int(timeline.requested[moments].max())
+            active[number] = int(timeline.active[moments].max())
     return tuple(
         StepPeak(
             index=index,
-            requested=history.requested[index] if history else None,
+            requested=requested[index],
             allocated=step["allocated"],
-            active=history.active[index] if history else None,
+            active=active[index],
             reserved=step["reserved"],
             backwards=step["backwards"],
             optimizers=step["optimizers"],
         )
-        for index, step in enumerate(recorded.recording["steps"])
+        for index, step in enumerate(steps)
     )
+
+
+def _accumulates(recording: dict[str, Any]) -> bool:
+    """Whether a step has more backward passes than optimizers."""
+    return any(step["backwards"] > step["optimizers"] for step in recording["steps"])
 
 
 def _out_of_memory(recorded: Recorded, card: Card, peak: Peak, *, caught: bool, known: bool) -> OutOfMemory | None:
@@ -224,7 +249,7 @@ def _notes(recording: dict[str, Any]) -> list[str]:
         )
         if not recording["steady"]:
             notes.append("the peak was still changing in the last step: --steps N watches more steps")
-    if steps and max(step["backwards"] for step in steps) > max(step["optimizers"] for step in steps):
+    if _accumulates(recording):
         most = max(step["backwards"] for step in steps)
         notes.append(f"gradients are accumulated over {most} backward passes a step")
     return notes

@@ -46,6 +46,7 @@ class Peak:
         phase: "forward", "backward", "optimizer" or "other".
         op: the operation that took the block which made the peak, if known.
         module: the module in which it did, if known.
+        line: the user's own line at which it did, "file:line", if known.
     """
 
     requested: int
@@ -59,6 +60,7 @@ class Peak:
     phase: str = "other"
     op: str | None = None
     module: str | None = None
+    line: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,6 +113,56 @@ class Assumption:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Holder:
+    """Blocks alive at the peak that are the same thing, in the same module up to the numbers of layers.
+
+    Attributes:
+        role: the word of a role: "parameter", "activation", ...
+        name: of the tensor; numbers of layers are `*` where there are several.
+        module: path of the module that was running when it was made.
+        op: the operation that made it.
+        line: the user's own line, "file:line".
+        shape: shape of each tensor, empty if unknown or not the same.
+        dtype: for instance "float32", empty if unknown.
+        step: the training step in which it was made, from 0; None if there are several.
+        phase: the phase in which it was made.
+        count: how many blocks.
+        bytes: what they take, after rounding.
+    """
+
+    role: str
+    name: str
+    module: str | None
+    op: str | None
+    line: str | None
+    shape: tuple[int, ...]
+    dtype: str
+    step: int | None
+    phase: str | None
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unneeded:
+    """Memory alive at the peak that need not be.
+
+    Attributes:
+        what: in words.
+        bytes: how much, after rounding.
+        count: how many blocks.
+        examples: the largest of them.
+        remedy: what usually frees it.
+    """
+
+    what: str
+    bytes: int
+    count: int
+    examples: tuple[str, ...]
+    remedy: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Range:
     """The span of a figure that depends on cuDNN's choice of plans.
 
@@ -157,6 +209,8 @@ class Forecast:
     error: ScriptError | None
     convolution_range: Range | None
     roles_at_peak: dict[str, int] = field(default_factory=dict)
+    holders_at_peak: tuple[Holder, ...] = ()
+    unneeded_at_peak: tuple[Unneeded, ...] = ()
     host: dict[str, int] = field(default_factory=dict)
     assumptions: tuple[Assumption, ...] = ()
     notes: tuple[str, ...] = ()

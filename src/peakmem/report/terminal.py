@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from peakmem.forecast.model import Forecast, OutOfMemory, Range
+from peakmem.report.roles import short_line, who_holds_it
 from peakmem.units import format_size
 
 _VERDICTS = {
@@ -23,7 +24,7 @@ def print_forecast(forecast: Forecast, console: Console) -> None:
     parts: list[RenderableType] = [_headline(forecast), Text()]
     if forecast.oom is not None:
         parts += [_out_of_memory(forecast.oom, forecast.floor), Text()]
-    parts += [_statement(forecast), Text()]
+    parts += [_statement(forecast), Text(), *who_holds_it(forecast)]
     if forecast.convolution_range is not None:
         parts += [_convolution_range(forecast.convolution_range), Text()]
     if forecast.steps:
@@ -129,6 +130,7 @@ def _remarks(forecast: Forecast) -> list[Text]:
     lines = []
     where = [f"step {peak.step + 1}"] if peak.step is not None else []
     where += [part for part in (peak.phase if peak.phase != "other" else None, peak.op, peak.module) if part]
+    where += [short_line(peak.line)] if peak.line else []
     if where:
         lines.append(Text("the peak is reached in " + ", ".join(where)))
     lines.append(

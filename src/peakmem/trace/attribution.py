@@ -6,6 +6,7 @@ weight is saved for the backward pass), the one that lasts longest wins, in the 
 
 from __future__ import annotations
 
+import os.path
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,11 @@ _ORDER = {
     "loaded": 7,
     "output": 8,
 }
+_LASTING = ("parameter", "buffer", "optimizer_state", "gradient")
+_LIBRARY_STATES = {"aten::_cudnn_init_dropout_state": "cuDNN dropout state"}
 KEPT = "kept after the backward pass"
+LOADED = "state dict being loaded"
+COPIED = "copied from the host"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +91,14 @@ class Attribution:
     def of(self, life: Life) -> list[Owner]:
         """The owners of a block, one after the other."""
         noted = self._from_notes(life)
-        return noted or [self._from_its_life(life)]
+        if noted:
+            return noted
+        first = self._from_its_life(life)
+        end = next((end for end in self._step_ends if end > life.born), None)
+        if first.role is Role.TEMPORARY and end is not None and life.freed >= end:
+            # Whoever still holds it once the step is over was not seen.
+            return [first, Owner(since=end, role=Role.UNATTRIBUTED, name="")]
+        return [first]
 
     def _from_notes(self, life: Life) -> list[Owner]:
         notes = self._notes.get(life.number, [])
@@ -94,47 +106,64 @@ class Attribution:
         for event, note in notes:
             if note.role == "input" and self._in_module[life.born]:
                 continue
-            if best is None or _rank(note) < _rank(best[1]):
+            # What lasts is known best at its end, what passes as it is first seen.
+            if (
+                best is None
+                or _rank(note) < _rank(best[1])
+                or (note.role in _LASTING and _rank(note) == _rank(best[1]))
+            ):
                 best = (event, note)
         if best is None:
             return []
         event, note = best
-        details = {"owner": note.owner, "shape": note.shape, "dtype": note.dtype}
+
+        def owner(role: Role, name: str, since: int = 0) -> Owner:
+            return Owner(since=since, role=role, name=name, owner=note.owner, shape=note.shape, dtype=note.dtype)
+
         if note.role == "loaded":
-            return [Owner(role=Role.TEMPORARY, name=f"state dict being loaded: {note.name}", **details)]
+            return [owner(Role.TEMPORARY, f"{LOADED}: {note.name}")]
         if note.role == "output":
             name = f"output {note.name}".rstrip()
-            return [Owner(role=self._passing(life), name=f"{name} of {note.owner}", **details)]
+            return [owner(Role.TEMPORARY, f"{name} of {note.owner}")]
         if note.role == "activation" and life.number in self._from_host and not self._in_module[life.born]:
-            return [Owner(role=Role.INPUT, name="copied from the host", **details)]
-        if note.role == "activation" and life.number in self._workspaces:
+            return [owner(Role.INPUT, COPIED)]
+        if note.role == "activation" and (life.number in self._workspaces or self._library_state(life)):
             return []
-        first = Owner(role=Role[note.role.upper()], name=note.name, **details)
+        if note.role in _LASTING:
+            names = {other.name for at, other in notes if at == event and other.role == note.role}
+            if len(names) > 1:
+                return [Owner(role=Role[note.role.upper()], name=_together(names), owner=note.owner, dtype=note.dtype)]
+        if note.role == "input":
+            return [owner(Role.INPUT, f"{note.name} of {note.owner}")]
+        first = owner(Role[note.role.upper()], note.name)
         if first.role is Role.ACTIVATION:
             ended = self._backwards.get(event)
             if ended is not None and ended < life.freed:
-                name = f"{KEPT}: {first.name}"
-                return [first, Owner(since=ended, role=self._passing(life), name=name, **details)]
+                return [first, owner(Role.TEMPORARY, f"{KEPT}: {first.name}", ended)]
         return [first]
 
     def _from_its_life(self, life: Life) -> Owner:
         ran = self._ran[life.born]
         if life.number in self._workspaces:
             return Owner(role=Role.WORKSPACE, name=self._workspaces[life.number])
+        if self._library_state(life):
+            return Owner(role=Role.WORKSPACE, name=_LIBRARY_STATES[ran.inner])
         if ran.inner and life.freed < ran.inner_end:
             return Owner(role=Role.WORKSPACE, name=f"scratch of {ran.inner}")
         if life.number in self._autocast:
             return Owner(role=Role.AUTOCAST_COPY, name="kept by autocast")
         if life.number in self._from_host and not self._in_module[life.born] and not ran.node:
-            return Owner(role=Role.INPUT, name="copied from the host")
-        return Owner(role=self._passing(life), name="")
+            return Owner(role=Role.INPUT, name=COPIED)
+        return Owner(role=Role.TEMPORARY, name="")
 
-    def _passing(self, life: Life) -> Role:
-        """Temporary, if the block goes in the step in which it came; what stays for no known reason is unattributed."""
-        end = next((end for end in self._step_ends if end > life.born), None)
-        if end is None or life.freed < end:
-            return Role.TEMPORARY
-        return Role.UNATTRIBUTED
+    def _library_state(self, life: Life) -> bool:
+        return self._ran[life.born].inner in _LIBRARY_STATES
+
+
+def _together(names: set[str]) -> str:
+    """A name for tensors that share one block: what their names begin with, up to a point."""
+    common = os.path.commonprefix(sorted(names)).rpartition(".")[0]
+    return f"{common}.* ({len(names)} in one block)" if common else f"{len(names)} tensors in one block"
 
 
 def _rank(note: Note) -> tuple[int, bool]:

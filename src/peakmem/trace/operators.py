@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from peakmem.trace.recording_log import Log
 
 # Operators that make a block on behalf of the one around them.
-_MAKERS = ("aten::empty", "aten::new_", "aten::resize", "aten::zeros", "aten::full", "aten::ones", "aten::scalar_tensor")
+_MAKERS = (
+    "aten::empty",
+    "aten::new_",
+    "aten::resize",
+    "aten::zeros",
+    "aten::full",
+    "aten::ones",
+    "aten::scalar_tensor",
+)
+_MODE = "PythonDispatchMode"  # an operator goes through a mode written in Python
 _ENGINE = "autograd::engine::evaluate_function: "
 
 
@@ -67,9 +76,7 @@ def _describe(stack: list[tuple[int, str]]) -> Operation:
     for end, name in stack:
         if name.startswith(_ENGINE):
             node = name[len(_ENGINE) :]
-        elif name == node or "::" not in name:
-            node = name
-        else:
+        elif name != node and name != _MODE:
             outer = outer or name
             if not name.startswith(_MAKERS):
                 inner, inner_end = name, end

@@ -20,6 +20,8 @@ from peakmem.trace.roles import Action, ContextKind
 from peakmem.trace.snapshot_read import SnapshotBuilder
 from peakmem.trace.tables import Array, Events, Owners, Spans
 
+_OURS = "/peakmem/session/inside/"  # frames of the watching side say nothing of the program
+
 
 def read_recording(
     recording: dict[str, Any], *, capacity: int = 0, context: int = 0, alloc_conf: str = ""
@@ -54,6 +56,7 @@ class _Stacks(SnapshotBuilder):
         key = tuple(map(id, frames))
         found = self._known.get(key)
         if found is None:
+            frames = [frame for frame in frames if _OURS not in frame["filename"]]
             found = self._known[key] = self.interner.stack([self._frame(frame) for frame in frames])
         return found
 
@@ -213,12 +216,8 @@ class _Reader:
                 continue
             for owner in attribution.of(life):
                 since = int(row_of[owner.since - 1]) if owner.since else 0
-                rows.append(
-                    (
-                        int(number_of[row]), since, int(owner.role), interner.string(_full_name(owner.owner, owner.name)),
-                        interner.shape(owner.shape), interner.string(owner.dtype),
-                    )
-                )  # fmt: skip
+                title, dtype = interner.string(owner.name or owner.owner), interner.string(owner.dtype)
+                rows.append((int(number_of[row]), since, int(owner.role), title, interner.shape(owner.shape), dtype))
         rows.sort()
         for values in rows:
             for name, value in zip(columns, values, strict=True):
@@ -238,7 +237,13 @@ class _Reader:
         for number, end in enumerate(self._step_ends):
             name = self._interner.string("step")
             rows.append(
-                {"kind": ContextKind.STEP, "name": name, "number": number, "first": row_after(start), "end": row_after(end)}
+                {
+                    "kind": ContextKind.STEP,
+                    "name": name,
+                    "number": number,
+                    "first": row_after(start),
+                    "end": row_after(end),
+                }
             )
             start = end
         phases = _phases(self._recording["marks"], self._in_module(), len(self._log.events))
@@ -259,16 +264,12 @@ class _Reader:
         return Spans.from_rows(sorted(rows, key=lambda row: (row["first"], -row["end"])))
 
 
-def _full_name(owner: str, name: str) -> str:
-    return name or owner
-
-
 def _operator(ran: Operation, node: str) -> str:
     return node or ran.node or ran.outer
 
 
 def _log_positions(row_of: Array, rows: int) -> Array:
-    """For each row of the trace the event of the log that it belongs to: segments belong to the block they are made for."""
+    """For each row of the trace the event of the log that it belongs to: segments belong to the next block."""
     known = np.flatnonzero(row_of >= 0)
     order = known[np.argsort(row_of[known], kind="stable")]
     following = np.searchsorted(row_of[order], np.arange(rows), side="left")
@@ -276,7 +277,7 @@ def _log_positions(row_of: Array, rows: int) -> Array:
 
 
 def _phases(marks: list[Any], in_module: list[bool], count: int) -> list[str]:
-    """For each event of the log the phase: marks tell of backward and optimizer, the first module begins a forward pass."""
+    """For each event of the log the phase: marks tell of two of them, the first module begins a forward pass."""
     phases = []
     position, now, forward = 0, "", False
     for event in range(count):

@@ -4,6 +4,11 @@ import threading
 import weakref
 
 
+def path_in(root, path, ambiguous):
+    """The path of a module or tensor below a root; with the root's class where it would say too little."""
+    return f"{root}.{path}" if ambiguous or path[:1].isdigit() else path
+
+
 class ModuleTracker:
     """Wraps `nn.Module.__call__`; knows the outermost modules that were called and the names of all below them."""
 
@@ -64,7 +69,8 @@ class ModuleTracker:
         names = self._names.get(root)
         name = names.get(id(module)) if names is not None else None
         if name is None:
-            names = {id(child): path for path, child in root.named_modules()}
+            owner = type(root).__name__
+            names = {id(child): path_in(owner, path, False) for path, child in root.named_modules()}
             names.setdefault(id(module), type(module).__name__)
             self._names[root] = names
             name = names[id(module)]

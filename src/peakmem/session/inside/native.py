@@ -60,7 +60,7 @@ class Native:
         return ctypes.string_at(self._library.peakmem_uses(), count * USE_SIZE) if count else b""
 
     def operators(self):
-        """The operators that took or gave back blocks, as bytes of `struct peakmem_operator` in a row, and their names."""
+        """The operators that had events, as bytes of `struct peakmem_operator` in a row, and their names."""
         count = self._library.peakmem_operator_count()
         rows = ctypes.string_at(self._library.peakmem_operators(), count * OPERATOR_SIZE) if count else b""
         return rows, self._library.peakmem_operator_names().decode("utf-8", "replace").splitlines()

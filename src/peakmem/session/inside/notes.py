@@ -69,7 +69,7 @@ class Notes:
         }
 
     def _parts(self, tensor):
-        """The tensors that hold the memory of a tensor: itself, or what a wrapper (DTensor, quantized ones) is around."""
+        """The tensors that hold the memory of a tensor: itself, or what a wrapper (DTensor, ...) is around."""
         if type(tensor) in self._plain or not hasattr(type(tensor), "__tensor_flatten__"):
             return (tensor,)
         try:

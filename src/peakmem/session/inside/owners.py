@@ -8,8 +8,13 @@ import functools
 import weakref
 
 from . import importing
+from .modules import path_in
 from .notes import ACTIVATION, BUFFER, GRADIENT, INPUT, LOADED, OPTIMIZER_STATE, OUTPUT, PARAMETER, Notes
 from .saved import Hooked, SavedTensors
+
+
+def _owns_tensors(module):
+    return any(True for _ in module.parameters()) or any(True for _ in module.buffers())
 
 
 class Owners:
@@ -96,10 +101,11 @@ class Owners:
         for parameter, name, owner in self._named_parameters():
             named.add(id(parameter))
             notes.note(parameter, PARAMETER, name, owner)
-        for root in self._outermost_roots():
+        roots = self._outermost_roots()
+        for root in roots:
             owner = type(root).__name__
-            for name, buffer in root.named_buffers():
-                notes.note(buffer, BUFFER, name, owner)
+            for path, buffer in root.named_buffers():
+                notes.note(buffer, BUFFER, path_in(owner, path, len(roots) > 1), owner)
         for leaf in list(self._leaves.values()):
             if id(leaf) not in named:
                 notes.note(leaf, PARAMETER, "")
@@ -107,9 +113,11 @@ class Owners:
     def _named_parameters(self):
         """(parameter, name, owner) of all models and optimizers; tied ones once, with all their names."""
         found = {}
-        for root in self._outermost_roots():
+        roots = self._outermost_roots()
+        for root in roots:
             owner = type(root).__name__
-            for name, parameter in root.named_parameters(remove_duplicate=False):
+            for path, parameter in root.named_parameters(remove_duplicate=False):
+                name = path_in(owner, path, len(roots) > 1)
                 known = found.get(id(parameter))
                 if known is None:
                     found[id(parameter)] = (parameter, name, owner)
@@ -123,8 +131,8 @@ class Owners:
         return found.values()
 
     def _outermost_roots(self):
-        """The modules that were called from outside of all modules, less those that are a part of another one."""
-        roots = list(self._modules.roots)
+        """The modules that were called from outside of all modules and own tensors, less the parts of other ones."""
+        roots = [root for root in list(self._modules.roots) if _owns_tensors(root)]
         if len(roots) < 2:
             return roots
         inside = {id(child) for root in roots for child in root.modules() if child is not root}
@@ -142,7 +150,8 @@ class Owners:
         for path, tensor in notes.tensors_in((args, kwargs)):
             # What has a gradient function is the result of something, not an input.
             if tensor.is_cuda and tensor.grad_fn is None:
-                notes.note(tensor, INPUT, path.partition(".")[2], owner)
+                name = path.partition(".")[2]
+                notes.note(tensor, INPUT, f"argument {name}" if name[:1].isdigit() else name, owner)
 
     def _root_done(self, root, result):
         notes, owner = self.notes, type(root).__name__
