@@ -13,6 +13,8 @@ from peakmem.errors import PeakmemError
 
 _COMMANDS = {
     "run": ("run", "Run a training script on a virtual GPU and say what it takes."),
+    "replay": ("replay", "Replay a trace or snapshot under other allocator settings, or on another card."),
+    "tune": ("tune", "Find the allocator settings that make it fit, or say that none does."),
     "gpus": ("gpus", "List the cards that peakmem knows."),
     "doctor": ("doctor", "Show what was found here, and whether the virtual GPU works."),
 }

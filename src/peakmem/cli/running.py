@@ -94,7 +94,9 @@ def run(options: RunOptions) -> int:
         )
         if ended.interrupted or ended.timed_out:
             how = "interrupted" if ended.interrupted else f"stopped after {plan.timeout:g} s"
-            forecast = replace(forecast, error=None, notes=(f"{how}: this is what was seen until then", *forecast.notes))
+            forecast = replace(
+                forecast, error=None, notes=(f"{how}: this is what was seen until then", *forecast.notes)
+            )
         if has_convolutions(recorded.recording) and not (options.no_range or ended.interrupted or forecast.error):
             progress.say("convolutions: running with the other plans, for the range")
             forecast = replace(forecast, convolution_range=_range(plan, forecast))
