@@ -13,9 +13,14 @@ from peakmem.errors import PeakmemError
 
 _COMMANDS = {
     "run": ("run", "Run a training script on a virtual GPU and say what it takes."),
+    "report": ("report", "Draw a trace as one HTML page."),
+    "diff": ("diff", "Say what grew between two traces or forecasts."),
+    "replay": ("replay", "Replay a trace or snapshot under other allocator settings, or on another card."),
     "explain": ("explain", "Read an out-of-memory message and say what happened and what helps."),
     "conf": ("conf", "Check and explain PYTORCH_CUDA_ALLOC_CONF."),
     "exec": ("exec_", "Start a real run with allocator settings in place."),
+    "import": ("import_", "Turn a PyTorch memory snapshot into a trace."),
+    "export": ("export", "Write a trace as a PyTorch snapshot or for Perfetto."),
     "gpus": ("gpus", "List the cards that peakmem knows."),
     "doctor": ("doctor", "Show what was found here, and whether the virtual GPU works."),
 }

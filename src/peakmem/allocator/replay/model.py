@@ -34,9 +34,15 @@ class RanOut:
     text: str = ""
 
 
+POINTS = 240
+"""Points of the curve of a whole trace."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Curve:
-    """A replay over time, in equal stretches of the trace: the highest value of each stretch, bytes.
+    """A replay over time, in `POINTS` equal stretches of the trace: the highest value of each stretch, bytes.
+
+    The curve of a replay that ran out of memory ends there.
 
     Attributes:
         reserved: held from the driver.
@@ -48,11 +54,13 @@ class Curve:
 
     @property
     def grew(self) -> int:
-        """By how much reserved rose in the second half of the trace, bytes."""
+        """By how much the peak of reserved rose in the second half of the trace beyond what active rose by, bytes."""
         half = len(self.reserved) // 2
         if not half:
             return 0
-        return int(max(self.reserved[half:].max() - self.reserved[:half].max(), 0))
+        reserved = int(self.reserved[half:].max() - self.reserved[:half].max())
+        active = int(self.active[half:].max() - self.active[:half].max())
+        return max(reserved - max(active, 0), 0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from peakmem.allocator.replay.machine import Answer, Machine, Start
-from peakmem.allocator.replay.model import Curve, Floor, RanOut, Replayed
+from peakmem.allocator.replay.model import POINTS, Curve, Floor, RanOut, Replayed
 from peakmem.allocator.replay.requests import FREE, requests_of
 from peakmem.allocator.settings import TorchVersion, parse
 from peakmem.errors import PeakmemError
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from peakmem.trace.model import Trace
     from peakmem.vgpu.launch import DeviceFacts
     from peakmem.vgpu.probe import TorchFacts
-
-POINTS = 240
-"""Points of a curve."""
 
 
 class Replayer:
