@@ -142,5 +142,9 @@ def _remarks(forecast: Forecast) -> list[Text]:
         lines.append(Text("assumed, since only a GPU could tell:", style="dim"))
         for row in forecast.assumptions:
             place = f" (first at {row.where})" if row.where else ""
-            lines.append(Text(f"  {row.what}: {row.assumed}, {row.count} times{place}", style="dim"))
+            lines.append(Text(f"  {row.what}: {row.assumed}, {_times(row.count)}{place}", style="dim"))
     return lines
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"

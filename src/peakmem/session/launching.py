@@ -69,7 +69,6 @@ def launch(
         capacity=run.device.total_memory if limited else NO_LIMIT,
         context=run.context,
         cudnn=run.cudnn,
-        true_byte=1,
     )
     library = ensure_library(run.facts, progress=on_build)
     variables = environment(library=library, device=run.device, facts=run.facts, options=options)

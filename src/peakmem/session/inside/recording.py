@@ -56,6 +56,6 @@ def describe(watch, reason):
         "uses": watch.native.uses(),
         "operators": operators,
         "operator_names": operator_names,
-        "assumptions": watch._values.assumptions() if watch._values else [],
+        "assumptions": watch._values.assumptions() + watch.ledger.rows(),
         "library": json.loads(watch.native.report()),
     }

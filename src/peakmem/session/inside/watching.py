@@ -8,7 +8,7 @@ import threading
 import traceback
 import weakref
 
-from . import stopping
+from . import distributed, stopping
 from .contexts import Contexts
 from .graph import mark_nodes
 from .modules import ModuleTracker
@@ -92,6 +92,7 @@ class Watch:
         self.marks = []
         self.backward_depth = 0
         self._values = None
+        self.ledger = None
         self._pid = os.getpid()
         self._started = False
         self._recording = False
@@ -111,8 +112,11 @@ class Watch:
         torch = self.torch
         torch.cuda._lazy_call(self._cuda_started)
         from . import values
+        from .values import ledger
 
         self._values = values.install(self.settings.assume)
+        self.ledger = ledger.Ledger()
+        distributed.install(self.ledger.note)
         optimizer = importlib.import_module("torch.optim.optimizer")
         optimizer.register_optimizer_step_pre_hook(self._before_optimizer)
         optimizer.register_optimizer_step_post_hook(self._after_optimizer)
