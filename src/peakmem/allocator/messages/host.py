@@ -172,6 +172,6 @@ def _killed(match: re.Match[str], log: Log) -> Explanation:
         "host memory; GPU memory "
         "that runs out raises an exception instead.",
         "Look at the kernel log (dmesg) for who was killed and under which limit, then request more "
-        "memory or use fewer "
-        "workers; load checkpoints on one rank at a time or with mmap=True.",
+        "memory, use fewer workers, or keep the data set in arrays or one serialized buffer instead of Python objects; "
+        "load checkpoints on one rank at a time or with mmap=True.",
     )
