@@ -345,6 +345,11 @@ def _fragmentation(message: PyTorchMessage, log: Log, sums: Sums) -> Explanation
         notes = (
             f"{format_size(private)} is in private pools (CUDA graphs); other requests can't use their free parts.",
         )
+    if not message.hint and message.newest is None and message.backend != "XPU" and option.alloc_conf:
+        notes += (
+            "PyTorch's own hint is missing: the newest versions leave it out where expandable_segments:True is on "
+            "already. If so (--alloc-conf tells peakmem), free large tensors before the request instead.",
+        )
     can = (
         f"Yes: free and stranded memory together are {format_size(sums.room)}, "
         f"{format_size(sums.margin)} more than asked "

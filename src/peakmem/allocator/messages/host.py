@@ -26,7 +26,7 @@ _KILLED = re.compile(
     r"DataLoaderworker\(pid(?P<worker>\d+)\)iskilledbysignal:Killed"
     r"|DataLoaderworker\(pid\(s\)(?P<workers>[\d,]+)\)exitedunexpectedly"
     r"|exitswithreturncode=-9|exitcode:-9(?!\d)|Signal9\(SIGKILL\)receivedbyPID(?P<pid>\d+)"
-    r"|exit(?:ed)?(?:withcode|code|status|withstatus):?137|ray\.exceptions\.OutOfMemoryError"
+    r"|exit(?:ed)?(?:withcode|code|status|withstatus):?137(?!\d)|ray\.exceptions\.OutOfMemoryError"
     r"|slurmstepd:error:Detected(?P<events>\d+)oom[_-]?kill|task\d+:OutOfMemory|OOMKilled"
 )
 _SHM = re.compile(r"[Dd]ataloader'sworkersareoutofsharedmemory|Buserror\.Itispossiblethatdataloader")
