@@ -87,6 +87,9 @@ def smaller(phase: str, *, missing: int | None = None, sentence: bool = True) ->
         "chunked or fused linear + cross-entropy.",
         "attention": "It fails in attention: use torch.nn.functional.scaled_dot_product_attention, which keeps no "
         "tokens x tokens matrix, or shorter sequences.",
+        "convolution": "It fails in a convolution: try torch.backends.cudnn.benchmark=False (trying plans out takes "
+        "workspaces), then a smaller batch; above 2^31 elements PyTorch falls back to an unfolded copy of the input, "
+        "so split or tile it.",
         "backward": "It fails in backward: what the forward pass saved is the largest part. Use "
         "activation checkpointing, "
         "or a smaller batch with gradient accumulation.",

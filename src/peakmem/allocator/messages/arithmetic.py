@@ -25,6 +25,20 @@ ORDINARY_OUTSIDE = GIB + GIB // 2
 likely (see the published figures in docs: 0.3 to 1.0 GiB with lazy loading, up to 1.6 GiB without)."""
 
 
+_WHY_SO_LARGE = {
+    "": "Look at the line that asks: a single tensor of this size mostly comes from an N x N intermediate (attention, "
+    "pairwise distances, logits of all tokens at once) or from a wrong shape.",
+    "convolution": "A convolution whose input or output has more than 2^31 elements falls back to an "
+    "unfolded copy of the "
+    "input, kernel-volume times as large: stay below 2^31 elements (2,147,483,648) by tiling.",
+    "attention": "Attention written out keeps a tokens x tokens matrix for each head: "
+    "torch.nn.functional.scaled_dot_product_attention does not.",
+    "loss": "Logits of all tokens at once are batch x tokens x vocabulary: use a chunked or fused "
+    "linear + cross-entropy.",
+}
+"""What mostly asks for a tensor larger than the card, by phase of the program."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sums:
     """The figures of a message, put in relation (bytes).
@@ -176,10 +190,8 @@ def _impossible(message: PyTorchMessage, log: Log, sums: Sums) -> Explanation | 
         Verdict.IMPOSSIBLE,
         f"One request asks for {format_size(sums.requested)}, more than {what} in all ({format_size(limit)}).",
         "No: it could not be served on an empty card either.",
-        "Look at the line that asks: a single tensor of this size mostly comes from an N x N intermediate (attention, "
-        "pairwise distances, logits of all tokens at once) or from a wrong shape. Compute it in "
-        "chunks, or shrink it by "
-        f"{sums.requested / limit:.1f} times or more.",
+        _WHY_SO_LARGE.get(log.phase, _WHY_SO_LARGE[""])
+        + f" Compute it in chunks, or shrink it by {sums.requested / limit:.1f} times or more.",
     )
 
 
@@ -332,6 +344,11 @@ def _fragmentation(message: PyTorchMessage, log: Log, sums: Sums) -> Explanation
     if private:
         notes = (
             f"{format_size(private)} is in private pools (CUDA graphs); other requests can't use their free parts.",
+        )
+    if not message.hint and message.newest is None and message.backend != "XPU" and option.alloc_conf:
+        notes += (
+            "PyTorch's own hint is missing: the newest versions leave it out where expandable_segments:True is on "
+            "already. If so (--alloc-conf tells peakmem), free large tensors before the request instead.",
         )
     can = (
         f"Yes: free and stranded memory together are {format_size(sums.room)}, "

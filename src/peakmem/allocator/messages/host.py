@@ -26,7 +26,7 @@ _KILLED = re.compile(
     r"DataLoaderworker\(pid(?P<worker>\d+)\)iskilledbysignal:Killed"
     r"|DataLoaderworker\(pid\(s\)(?P<workers>[\d,]+)\)exitedunexpectedly"
     r"|exitswithreturncode=-9|exitcode:-9(?!\d)|Signal9\(SIGKILL\)receivedbyPID(?P<pid>\d+)"
-    r"|exit(?:ed)?(?:withcode|code|status|withstatus):?137|ray\.exceptions\.OutOfMemoryError"
+    r"|exit(?:ed)?(?:withcode|code|status|withstatus):?137(?!\d)|ray\.exceptions\.OutOfMemoryError"
     r"|slurmstepd:error:Detected(?P<events>\d+)oom[_-]?kill|task\d+:OutOfMemory|OOMKilled"
 )
 _SHM = re.compile(r"[Dd]ataloader'sworkersareoutofsharedmemory|Buserror\.Itispossiblethatdataloader")
@@ -172,6 +172,6 @@ def _killed(match: re.Match[str], log: Log) -> Explanation:
         "host memory; GPU memory "
         "that runs out raises an exception instead.",
         "Look at the kernel log (dmesg) for who was killed and under which limit, then request more "
-        "memory or use fewer "
-        "workers; load checkpoints on one rank at a time or with mmap=True.",
+        "memory, use fewer workers, or keep the data set in arrays or one serialized buffer instead of Python objects; "
+        "load checkpoints on one rank at a time or with mmap=True.",
     )

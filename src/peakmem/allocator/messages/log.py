@@ -106,6 +106,7 @@ def _settings(text: str, squeezed: str) -> str:
 _PHASES = (
     ("optimizer step", re.compile(r"optimizer\.step\(|torch/optim/|[\\/]optim[\\/]adam", re.IGNORECASE)),
     ("loading", re.compile(r"torch\.load\(|serialization\.py|load_state_dict\(|from_pretrained\(")),
+    ("convolution", re.compile(r"_conv_forward\(|F\.conv[123]d\(|\bconv(?:_transpose)?[123]d\(")),
     ("backward", re.compile(r"\.backward\(|_engine_run_backward|run_backward\(")),
     ("loss", re.compile(r"cross_entropy\(|log_softmax\(|nll_loss\(")),
     ("attention", re.compile(r"scaled_dot_product|bmm\(|matmul\(q|softmax\(")),

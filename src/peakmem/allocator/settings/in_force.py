@@ -118,7 +118,7 @@ def settings_in_force(command: tuple[str, ...]) -> list[InForce]:
 def from_environment(command: tuple[str, ...], environment: dict[str, str], torch: installed.InstalledTorch) -> InForce:
     """Resolve the variables of a process."""
     sources = variables.sources(environment, torch.version, platform=torch.platform.runtime)
-    result = parse(environment[sources.common], version=torch.version) if sources.common else None
+    result = _result(environment, sources, torch)
     return InForce(
         command=command,
         torch=torch,
@@ -128,6 +128,24 @@ def from_environment(command: tuple[str, ...], environment: dict[str, str], torc
         findings=examine(result, torch.platform) if result else (),
         caching_off=variables.NO_CACHING in environment,
     )
+
+
+def _result(
+    environment: dict[str, str], sources: variables.Sources, torch: installed.InstalledTorch
+) -> ParseResult | None:
+    if sources.common is None:
+        return None
+    common = environment[sources.common]
+    if sources.cuda == sources.common:
+        return parse(common, version=torch.version)
+    # The two readers look at different variables: each takes its own keys from its own.
+    before = None
+    if sources.cuda is not None:
+        own = parse(environment[sources.cuda], version=torch.version, readers=("cuda",))
+        if not own.accepted:
+            return own
+        before = own.settings
+    return parse(common, version=torch.version, readers=("common",), before=before)
 
 
 def _in_force(data: bytes) -> InForce:

@@ -15,6 +15,7 @@ def parse(
     call: Call = Call.ENVIRONMENT,
     before: Settings | None = None,
     loaded_backend: str | None = None,
+    readers: tuple[str, ...] = ("common", "cuda"),
 ) -> ParseResult:
     """Parse a settings string.
 
@@ -25,6 +26,7 @@ def parse(
         before: the settings in force before; the defaults if not given. A parse resets only some of them.
         loaded_backend: the backend that the process was started with, where known (it can't change afterwards);
             for the environment it follows from the string.
+        readers: which of the two readers sees the string, from 2.10 on (they may read different variables).
 
     Returns:
         The settings, or the refusal with the exception that PyTorch raises and its place in the string.
@@ -33,12 +35,13 @@ def parse(
     refusal: Refusal | None = None
     try:
         if version.at_least("2.10"):
-            if call is Call.ENVIRONMENT:
+            if call is Call.ENVIRONMENT and "cuda" in readers:
                 state.loaded_backend = grammar_accelerator.backend_at_load(state)
-            readers = [grammar_accelerator.parse_common, grammar_accelerator.parse_cuda]
+            steps = {"common": grammar_accelerator.parse_common, "cuda": grammar_accelerator.parse_cuda}
             # The environment is read by the CUDA reader first, a run-time call by the common one.
-            for reader in readers if call is Call.RUN_TIME else reversed(readers):
-                reader(state)
+            for name in steps if call is Call.RUN_TIME else reversed(steps):
+                if name in readers:
+                    steps[name](state)
         elif version.at_least("2.0"):
             if call is Call.ENVIRONMENT:
                 state.loaded_backend = grammar_caching.backend_at_load(text)

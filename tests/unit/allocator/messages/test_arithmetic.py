@@ -126,6 +126,16 @@ def test_a_request_larger_than_the_card_is_impossible() -> None:
     assert "110.00 GiB" in found.happened
 
 
+def test_a_convolution_beyond_two_to_the_31_elements() -> None:
+    # Public report: pytorch/pytorch issue 95024, where one voxel more asks for 110 GiB.
+    text = 'File "conv.py", line 608, in _conv_forward\n    return F.conv3d(\n' + message(
+        "108.20 GiB", "39.59 GiB", "30.00 GiB", "8.00 GiB", "100.00 MiB"
+    )
+    found = only(text)
+    assert found.verdict is Verdict.IMPOSSIBLE
+    assert "below 2^31 elements" in found.first
+
+
 @pytest.mark.parametrize("size", ["17179869183.95 GiB", "18446744073709551616 bytes", "2048.00 TiB"])
 def test_an_overflowed_size_is_called_that(size: str) -> None:
     assert only(message(size, "23.69 GiB", "20.00 GiB", "2.00 GiB", "100.00 MiB")).verdict is Verdict.OVERFLOW
