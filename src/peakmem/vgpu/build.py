@@ -215,7 +215,7 @@ def compile_library(output: Path, *, work: Path, progress: Progress | None = Non
         )
     units = [path for path in source_files(sources) if path.suffix == ".cpp"]
     objects = [work / f"{unit.stem}.o" for unit in units]
-    duration = "a minute or two" if is_zig(compiler) else "about 15 s"
+    duration = "some minutes" if is_zig(compiler) else "about 15 s"
     say(f"building the virtual GPU (once, {duration}) with {' '.join(compiler)}")
 
     def compile_unit(unit: Path, result: Path) -> None:
