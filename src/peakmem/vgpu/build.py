@@ -25,7 +25,8 @@ from peakmem.errors import PeakmemError
 from peakmem.vgpu.probe import TorchFacts
 
 LIBRARY = "libpeakmem_vgpu.so"
-ALIASES = ("libcuda.so.1", "libnvidia-ml.so.1")  # names under which programs look for the driver and for NVML
+ALIASES = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
+"""Names under which programs look for the driver and for NVML; Triton up to 3.2 links with the one without a number."""
 
 NATIVE = Path(__file__).parent / "native"
 PREBUILT = Path(__file__).parent / "prebuilt"
