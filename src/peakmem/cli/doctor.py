@@ -127,7 +127,7 @@ def _print_check(console: Console, result: Check, *, device_name: str) -> None:
         "problem",
         f"the virtual GPU does not work here: {result.problem}",
         style="bold red",
-        hint="PEAKMEM_VGPU_DEBUG is for peakmem's developers; please report this with the lines above",
+        hint="please report this, with the lines above",
     )
 
 

@@ -25,7 +25,8 @@ from peakmem.errors import PeakmemError
 from peakmem.vgpu.probe import TorchFacts
 
 LIBRARY = "libpeakmem_vgpu.so"
-ALIASES = ("libcuda.so.1", "libnvidia-ml.so.1")  # names under which programs look for the driver and for NVML
+ALIASES = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
+"""Names under which programs look for the driver and for NVML; Triton up to 3.2 links with the one without a number."""
 
 NATIVE = Path(__file__).parent / "native"
 PREBUILT = Path(__file__).parent / "prebuilt"
@@ -215,7 +216,7 @@ def compile_library(output: Path, *, work: Path, progress: Progress | None = Non
         )
     units = [path for path in source_files(sources) if path.suffix == ".cpp"]
     objects = [work / f"{unit.stem}.o" for unit in units]
-    duration = "a minute or two" if is_zig(compiler) else "about 15 s"
+    duration = "some minutes" if is_zig(compiler) else "about 15 s"
     say(f"building the virtual GPU (once, {duration}) with {' '.join(compiler)}")
 
     def compile_unit(unit: Path, result: Path) -> None:

@@ -189,3 +189,35 @@ result = [same / blocks, ordered / pairs]
     same, ordered = native(code, total_memory=2**40)
     assert same > least
     assert ordered > 0.998
+
+
+def test_the_drivers_pool_grows_in_steps_and_keeps_what_it_has_until_it_is_trimmed(native: Native) -> None:
+    code = """
+def malloc_async(size):
+    out = ctypes.c_void_p()
+    error = gpu.cudaMallocAsync(ctypes.byref(out), ctypes.c_size_t(size), None)
+    return out.value if error == 0 else -error
+
+pool = ctypes.c_void_p()
+gpu.cudaDeviceGetDefaultMemPool(ctypes.byref(pool), 0)
+
+def figures():  # reserved, its peak, used, its peak
+    out = ctypes.c_uint64()
+    return [gpu.cudaMemPoolGetAttribute(pool, which, ctypes.byref(out)) or out.value for which in (5, 6, 7, 8)]
+
+a, b = malloc_async(100), malloc_async(40 * MIB)
+result = [figures(), memory()[1]]
+free(b)
+c = malloc_async(30 * MIB)
+result += [figures(), malloc_async(99 * MIB)]
+gpu.cudaFreeAsync(ctypes.c_void_p(c), None)
+gpu.cudaMemPoolTrimTo(pool, ctypes.c_size_t(0))
+result += [figures(), memory()[1]]
+"""
+    first, left, second, too_large, last, left_at_last = native(code, total_memory=128 * MIB)
+    assert first == [64 * MIB, 64 * MIB, 40 * MIB + 512, 40 * MIB + 512]
+    assert left == 64 * MIB
+    assert second == [64 * MIB, 64 * MIB, 30 * MIB + 512, 40 * MIB + 512]
+    assert too_large == -2
+    assert last == [32 * MIB, 64 * MIB, 512, 40 * MIB + 512]
+    assert left_at_last == 96 * MIB

@@ -20,6 +20,7 @@ thread_local int t_device = 0;
 Memory::Memory() {
   const Config &c = config();
   devices.resize((size_t)device_count());
+  pools.resize(devices.size());
   capacity = c.capacity;
   for (DeviceMemory &d : devices) d.used = d.peak = c.context;
   size_t size = kRegion;
@@ -110,7 +111,8 @@ int release(void *address) {
   auto block = m.blocks.find((uintptr_t)address);
   if (block == m.blocks.end()) return fail(kInvalidValue);
   if (config().debug > 1) fprintf(stderr, "[peakmem] cudaFree(%p) %zu\n", address, block->second.size);
-  m.uncharge(block->second.device, block->second.size);
+  if (block->second.pooled) m.pools[(size_t)block->second.device].used -= block->second.pooled;
+  else m.uncharge(block->second.device, block->second.size);
   if (config().store) {
     madvise((void *)block->first, block->second.size, MADV_DONTNEED);
     mprotect((void *)block->first, block->second.size, PROT_NONE);

@@ -19,10 +19,16 @@ struct DeviceMemory {
   unsigned long long allocations = 0, frees = 0, failures = 0;
 };
 
+// The driver's pool behind cudaMallocAsync (pools.cpp), bytes.
+struct Pool {
+  size_t used = 0, used_peak = 0, reserved = 0, reserved_peak = 0;
+};
+
 struct Memory {
   struct Block {
-    size_t size;  // bytes of addresses and of memory
+    size_t size;  // bytes of addresses; of memory too, if not pooled
     int device;
+    size_t pooled = 0;  // bytes of the device's pool
   };
   struct Physical {
     size_t size;
@@ -35,6 +41,7 @@ struct Memory {
 
   std::recursive_mutex mutex;
   std::vector<DeviceMemory> devices;
+  std::vector<Pool> pools;  // one for each device
   std::atomic<size_t> capacity;  // bytes that each device can hand out, the context's included
   Addresses addresses;
   uintptr_t begin = 0, end = 0;                                // every device address lies here

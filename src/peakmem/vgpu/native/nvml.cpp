@@ -169,7 +169,11 @@ API int nvmlDeviceGetCpuAffinity(Handle, unsigned n, unsigned long *mask) {
   for (unsigned i = 0; i < n; i++) mask[i] = ~0ul;
   return kNvmlSuccess;
 }
-API int nvmlDeviceGetGpuFabricInfoV(Handle, void *) { return kNvmlNotSupported; }
+// nvmlGpuFabricInfoV_t: a version, then 25 bytes up to the state, where 0 says that the device is in no fabric.
+API int nvmlDeviceGetGpuFabricInfoV(Handle, unsigned char *out) {
+  if (config().capability < 90) return kNvmlNotSupported;
+  return memset(out + 4, 0, 25), kNvmlSuccess;
+}
 API int nvmlDeviceGetNvLinkState(Handle, unsigned, int *) { return kNvmlNotSupported; }
 API int nvmlDeviceGetNvLinkCapability(Handle, unsigned, int, unsigned *) { return kNvmlNotSupported; }
 API int nvmlDeviceGetNvLinkRemoteDeviceType(Handle, unsigned, int *) { return kNvmlNotSupported; }
