@@ -14,9 +14,10 @@ constexpr bool contains(const char* text, const char* part) {
   return false;
 }
 
-// Whether a function reports through an `info` value in device memory, which PyTorch looks at afterwards.  QR does not.
+// Whether a function reports through an `info` value in device memory, which PyTorch looks at afterwards.  QR does not, but
+// least squares by QR do after xORMQR.
 constexpr bool has_info(const char* name) {
-  for (const char* part : {"potrf", "getrf", "getri", "matinv", "sytrf", "gesvd", "syev", "heev", "geev", "gels"})
+  for (const char* part : {"potrf", "getrf", "getri", "matinv", "sytrf", "gesvd", "syev", "heev", "geev", "gels", "ormqr", "unmqr"})
     if (contains(name, part)) return true;
   return false;
 }
