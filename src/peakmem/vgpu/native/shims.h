@@ -22,6 +22,10 @@ void vgpu_log(const char *line);
 void vgpu_note(const char *kind, const char *what);
 /* As vgpu_note("unsupported", name), with a line on standard error if PEAKMEM_VGPU_DEBUG is set; gives back rc. */
 int vgpu_unsupported(const char *name, int rc);
+/* A decomposition was started on this thread. PyTorch then asks by a read of one byte whether any of its `info` values is
+ * not zero (at::native::_linalg_check_errors): such a read gives 0, since on the virtual GPU it succeeds. `before`: reads of
+ * one byte that PyTorch makes in between. */
+void vgpu_solved(int before);
 /* The driver function of this name (cuLaunchKernel...), or null. */
 void *vgpu_driver_symbol(const char *name);
 
