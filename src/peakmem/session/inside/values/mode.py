@@ -50,7 +50,7 @@ class ValueMode(TorchDispatchMode):
         found = self._operators[id(func)] = Operator(func, special.find(func))
         return found
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: D105
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         for kind in types:
             if kind not in _PLAIN_TYPES:
                 return NotImplemented  # the subclass unwraps itself, and its parts come here
@@ -62,6 +62,9 @@ class ValueMode(TorchDispatchMode):
             for arg in args:
                 if isinstance(arg, Tensor):
                     if arg.requires_grad or type(arg) is not Tensor:
+                        entries = self.known.entries
+                        if entries:  # what a weight was initialised with is not known any more
+                            entries.pop(storage_key(arg), None)
                         return op.call(*args, **kwargs) if kwargs else op.call(*args)
                     if arg.is_cuda and storage_key(arg) not in self.known.entries and not op.fill:
                         return op.call(*args, **kwargs) if kwargs else op.call(*args)
@@ -270,7 +273,7 @@ class ValueMode(TorchDispatchMode):
 
     @staticmethod
     def _seed(op: Operator, args: Any, kwargs: Any) -> int | None:
-        """A seed for the host that is a function of the state of the device's generator, so that recomputation agrees."""
+        """A seed for the host, from the state of the device's generator, so that recomputation agrees."""
         generator = kwargs.get("generator")
         if generator is None:
             generator = next((arg for arg in args if isinstance(arg, torch.Generator)), None)

@@ -41,7 +41,7 @@ def handles(*names: str) -> Callable[[Handler], Handler]:
     return register
 
 
-# -- reads: from the device to the host ----------------------------------------------------------------------------------
+# -- reads: from the device to the host ------------------------------------------------------------------------------
 
 
 def _assumed_value(mode: ValueMode, dtype: torch.dtype, what: str) -> Any:
@@ -136,7 +136,7 @@ def _equal(mode: ValueMode, op: Operator, args: Any, kwargs: Any) -> Any:
     return answer
 
 
-# -- values are finite -----------------------------------------------------------------------------------------------------
+# -- values are finite -----------------------------------------------------------------------------------------------
 
 
 def _assume_fill(mode: ValueMode, op: Operator, args: Any, kwargs: Any, value: Any, why: str = FINITE) -> Any:
@@ -197,7 +197,7 @@ def _unscale(mode: ValueMode, op: Operator, args: Any, kwargs: Any) -> Any:
     return out
 
 
-# -- one value throughout: large masks -------------------------------------------------------------------------------------
+# -- one value throughout: large masks -------------------------------------------------------------------------------
 
 REDUCTIONS = ("any", "all", "max", "min", "amax", "amin", "mean", "sum", "count_nonzero", "prod")
 
@@ -264,7 +264,7 @@ def _reduce(mode: ValueMode, op: Operator, args: Any, kwargs: Any) -> Any:
     return out
 
 
-# -- sizes that depend on data ---------------------------------------------------------------------------------------------
+# -- sizes that depend on data ---------------------------------------------------------------------------------------
 
 
 def _spread(size: int, fraction: float) -> Tensor:
@@ -439,7 +439,7 @@ def _nms(mode: ValueMode, op: Operator, args: Any, kwargs: Any) -> Any:
     return mode.follow(op, args, kwargs, reads=[count])
 
 
-# -- others ----------------------------------------------------------------------------------------------------------------
+# -- others ----------------------------------------------------------------------------------------------------------
 
 
 @handles("set_", "resize_", "record_stream", "_resize_output_")
@@ -461,7 +461,7 @@ def _histc(mode: ValueMode, op: Operator, args: Any, kwargs: Any) -> Any:
     return out
 
 
-# -- choices among unknown values ------------------------------------------------------------------------------------------
+# -- choices among unknown values ------------------------------------------------------------------------------------
 
 
 @handles("topk", "sort", "sort.stable", "argsort", "max.dim", "min.dim", "argmax", "argmin", "multinomial")
