@@ -297,6 +297,13 @@ def what_the_host_can_not_do_is_unknown():
 
 
 @case
+def sparse_tensors():
+    x = torch.sparse_coo_tensor(torch.tensor([[0, 1]]), torch.ones(2), (3,)).to(CUDA)
+    (x * 2).coalesce()
+    assert x.to_dense().shape == (3,)
+
+
+@case
 def sizes_that_hang_on_weights_are_assumed():
     weight = nn.Parameter(torch.randn(40, 3, device=CUDA))
     mask = weight.detach().sum(1) > 0

@@ -26,11 +26,19 @@ _empty: dict[torch.dtype, Tensor] = {}
 HOST = torch.device("cpu")
 
 
-def _storage_key_slow(tensor: Tensor) -> int:
+def _storage_address(tensor: Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
-storage_key = getattr(torch._C, "_storage_id", _storage_key_slow)
+_address = getattr(torch._C, "_storage_id", _storage_address)
+
+
+def storage_key(tensor: Tensor) -> int:
+    """The address of the storage of `tensor`; 0 for layouts that have none."""
+    try:
+        return int(_address(tensor))
+    except (RuntimeError, NotImplementedError):
+        return 0
 
 
 def version_witness(tensor: Tensor) -> Tensor | None:
