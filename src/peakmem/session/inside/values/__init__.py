@@ -41,6 +41,10 @@ class Values:
         """What was assumed: `what`, `count`, `assumed` and `where` (source line of the first), most frequent first."""
         return self._mode.ledger.rows()
 
+    def reads_told(self) -> int:
+        """How many copies that the library counts as unknown were answered here, or are among the assumptions."""
+        return self._mode.told
+
     def pause(self) -> None:
         """Stop following in this thread, until `resume` was called as often."""
         thread = self._thread

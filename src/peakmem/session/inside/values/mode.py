@@ -38,6 +38,7 @@ class ValueMode(TorchDispatchMode):
         self.ledger = Ledger()
         self.reads = Reads()
         self.backward = BackwardReads(self.reads)
+        self.told = 0  # copies that the library takes for unknown, and that were answered or counted here
         self._operators: dict[int, Operator] = {}
 
     @classmethod

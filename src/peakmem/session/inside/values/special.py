@@ -60,13 +60,16 @@ def _scalar(mode: ValueMode, op: Operator, args: Any, kwargs: Any) -> Any:
     tensor = args[0]
     if not tensor.is_cuda:
         return op.call(*args)
-    op.call(*args)  # for what it does besides
     taints: list[str] = []
     value = mode.values_of(tensor, taints)
     if value is not None:
+        with mode.reads.giving([_bits(value)]):
+            op.call(*args)  # for what it does besides
         for taint in taints[:1]:
             mode.ledger.note("value read on the host", taint)
         return value.item()
+    op.call(*args)
+    mode.told += 1
     entry = _entry(mode, tensor)
     if entry is not None and entry.twin is None:
         if entry.assumed:
@@ -98,7 +101,14 @@ def _copy(mode: ValueMode, op: Operator, args: Any, kwargs: Any) -> Any:
     return mode.follow(op, args, kwargs)
 
 
+def _bits(value: Tensor) -> int:
+    """The first eight bytes of a tensor of one element, as a number."""
+    raw = bytes(value.reshape(1).view(torch.uint8)[:8].tolist())
+    return int.from_bytes(raw, "little", signed=len(raw) == 8)
+
+
 def _to_host(mode: ValueMode, source: Tensor, target: Tensor) -> None:
+    mode.told += source.numel() > 0
     taints: list[str] = []
     value = mode.values_of(source, taints)
     if value is not None:
