@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import special
+from . import choices, constants, finite, handlers, sizes, to_host  # noqa: F401 - they register their handlers
 from .backward import BackwardReads
 from .config import Assume
 from .knowledge import HOST, Entry, Knowledge, covers_storage, storage_key
@@ -48,7 +48,7 @@ class ValueMode(TorchDispatchMode):
 
     def operator(self, func: Any) -> Operator:
         """What is known of this overload."""
-        found = self._operators[id(func)] = Operator(func, special.find(func))
+        found = self._operators[id(func)] = Operator(func, handlers.find(func))
         return found
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -138,8 +138,8 @@ class ValueMode(TorchDispatchMode):
                         self.known.forget(tensor)
                 return
         if any(t.numel() > self.assume.limit for t in fresh if storage_key(t) not in self.known.entries):
-            if op.pointwise or op.name in special.REDUCTIONS:
-                special.constants(self, op, args, kwargs, fresh)
+            if op.pointwise or op.name in constants.REDUCTIONS:
+                constants.follow(self, op, args, kwargs, fresh)
                 return
             raise Unknown
         taints: list[str] = [assumed] if assumed else []
