@@ -219,9 +219,8 @@ def _assumptions(recording: dict[str, Any]) -> tuple[Assumption, ...]:
     library = recording["library"]
     for kind, assumed in LIBRARY_KINDS.items():
         rows += [Assumption(what=what, count=n, assumed=assumed) for what, n in library.get(kind, {}).items()]
-    # Reads of unknown values reach the library too; those that are listed with their lines above are not told twice.
-    told = sum(row.count for row in rows if "read on the host" in row.what)
-    unknown = library.get("reads", {}).get("unknown", 0) - told
+    # Copies reach the library too; those that were answered beside it, or are listed above, are not told twice.
+    unknown = library.get("reads", {}).get("unknown", 0) - recording.get("reads_told", 0)
     if unknown > 0:
         rows.append(Assumption(what="other copies of unknown values from the device", count=unknown, assumed="zeros"))
     return tuple(rows)

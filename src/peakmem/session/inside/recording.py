@@ -56,6 +56,7 @@ def describe(watch, reason):
         "uses": watch.native.uses(),
         "operators": operators,
         "operator_names": operator_names,
+        "reads_told": watch._values.reads_told(),
         "assumptions": watch._values.assumptions() + watch.ledger.rows(),
         "library": json.loads(watch.native.report()),
     }

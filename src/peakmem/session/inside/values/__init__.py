@@ -22,6 +22,7 @@ from .stack import insert_below, present, remove
 
 __all__ = ["VARIABLE", "Assume", "Values", "install"]
 
+
 class _Thread(threading.local):
     pauses = 0
     was_on = False  # before the outermost pause
@@ -39,6 +40,10 @@ class Values:
     def assumptions(self) -> list[dict[str, Any]]:
         """What was assumed: `what`, `count`, `assumed` and `where` (source line of the first), most frequent first."""
         return self._mode.ledger.rows()
+
+    def reads_told(self) -> int:
+        """How many copies that the library counts as unknown were answered here, or are among the assumptions."""
+        return self._mode.told
 
     def pause(self) -> None:
         """Stop following in this thread, until `resume` was called as often."""
@@ -90,7 +95,7 @@ class Values:
     def _start(self) -> None:
         if os.getpid() != self._pid:
             return
-        # `torch.tensor(data, device="cuda")` then builds its tensor on the host and moves it by an operator that is seen.
+        # `torch.tensor(data, device="cuda")` then builds its tensor on the host and moves it by a visible operator.
         torch._C._set_only_lift_cpu_tensors(True)
         self._started = True
         if self._thread.pauses:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.jit
 import torch.nn.functional
-from torch import Tensor, _VF
+from torch import _VF, Tensor
 from torch.jit import _builtins
 
 from .knowledge import storage_key
@@ -75,7 +75,9 @@ def _wrap_ctc(values: Values) -> None:
     mode = values._mode
 
     @functools.wraps(function)
-    def ctc_loss(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *args: Any, **kwargs: Any) -> Any:
+    def ctc_loss(
+        log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *args: Any, **kwargs: Any
+    ) -> Any:
         if not (isinstance(log_probs, Tensor) and log_probs.is_cuda and present(mode)):
             return function(log_probs, targets, input_lengths, target_lengths, *args, **kwargs)
         longest = targets.shape[1] if targets.dim() > 1 else targets.shape[0]

@@ -1,7 +1,8 @@
 """Sizes that the backward pass asks the device for.
 
 The gradient of `x[mask]` counts the mask once more. The mode is off then, so the counts of the forward pass are kept,
-by the number that autograd gives the node, and told to the device right before the node runs, in the thread that runs it.
+by the number that autograd gives the node, and told to the device right before the node runs, in the thread that
+runs it.
 """
 
 from __future__ import annotations

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 VARIABLE = "PEAKMEM_ASSUME"
+Truth = bool  # since a field has that name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,13 +22,13 @@ class Assume:
     `off`: follow nothing at all.
     """
 
-    bool: bool = True
+    bool: Truth = True
     number: float = 0.0
     nonzero: float = 0.5
     nms: float = 1.0
     unique: float = 1.0
     limit: int = 1 << 20
-    off: bool = False
+    off: Truth = False
 
     @classmethod
     def parse(cls, text: str) -> Assume:
@@ -35,24 +37,23 @@ class Assume:
         kinds = {field.name: type(getattr(result, field.name)) for field in fields(cls)}
         for part in filter(None, (part.strip() for part in text.split(","))):
             name, equals, value = (piece.strip() for piece in part.partition("="))
-            if name not in kinds or (not equals and kinds[name] is not _BOOL):
+            if name not in kinds or (not equals and kinds[name] is not Truth):
                 raise ValueError(f"{VARIABLE}: {part!r} is not one of {', '.join(f'{k}=...' for k in kinds)}")
             result = replace(result, **{name: _read(name, kinds[name], value or "true")})
         return result
 
 
-_BOOL = type(True)
 _TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
-def _read(name: str, kind: type, value: str) -> object:
+def _read(name: str, kind: type, value: str) -> Any:
     try:
-        if kind is _BOOL:
+        if kind is Truth:
             return _TRUTH[value.lower()]
         number = kind(value)
     except (KeyError, ValueError):
         raise ValueError(
-            f"{VARIABLE}: {name}={value} is not {'true or false' if kind is _BOOL else 'a number'}"
+            f"{VARIABLE}: {name}={value} is not {'true or false' if kind is Truth else 'a number'}"
         ) from None
     if name in ("nonzero", "nms", "unique") and not 0 <= number <= 1:
         raise ValueError(f"{VARIABLE}: {name}={value} is not between 0 and 1")

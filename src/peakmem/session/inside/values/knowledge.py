@@ -5,9 +5,9 @@ with the same offset, size and stride.  Views and in-place operations are then r
 holds one value throughout (`torch.zeros`) is known by that value alone, whatever its size.
 
 Entries do not keep device memory alive: they hold a weak reference to the storage.  To notice writes that this module
-was not told of (in the backward pass, in an optimizer, in compiled code), an entry also holds an empty tensor that shares
-the version counter of the tensor on the storage; when the counter has moved further than the writes that were seen, the
-entry is dropped.
+was not told of (in the backward pass, in an optimizer, in compiled code), an entry also holds an empty tensor that
+shares the version counter of the tensor on the storage; when the counter has moved further than the writes that were
+seen, the entry is dropped.
 """
 
 from __future__ import annotations
@@ -26,18 +26,26 @@ _empty: dict[torch.dtype, Tensor] = {}
 HOST = torch.device("cpu")
 
 
-def _storage_key_slow(tensor: Tensor) -> int:
+def _storage_address(tensor: Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
-storage_key = getattr(torch._C, "_storage_id", _storage_key_slow)
+_address = getattr(torch._C, "_storage_id", _storage_address)
+
+
+def storage_key(tensor: Tensor) -> int:
+    """The address of the storage of `tensor`; 0 for layouts that have none."""
+    try:
+        return int(_address(tensor))
+    except (RuntimeError, NotImplementedError):
+        return 0
 
 
 def version_witness(tensor: Tensor) -> Tensor | None:
     """An empty tensor with the version counter of `tensor`; None for inference tensors, which have none.
 
     `detach` shares the counter only above the autograd dispatch keys, which are masked inside a dispatch mode;
-    assigning `.data` swaps the storage and keeps the counter (PyTorch 2.14.1, c10/core/TensorImpl.h, shallow_copy_from).
+    assigning `.data` swaps the storage and keeps the counter (PyTorch 2.14.1, c10/core/TensorImpl.h).
     """
     if tensor.is_inference() or torch.is_inference_mode_enabled():
         return None
@@ -186,5 +194,5 @@ def covers_storage(tensor: Tensor) -> bool:
     return (
         tensor.storage_offset() == 0
         and tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
-        and (tensor.is_contiguous() or all(stride for size, stride in zip(tensor.size(), tensor.stride()) if size > 1))
+        and (tensor.is_contiguous() or 0 not in tensor.stride())
     )

@@ -9,7 +9,11 @@ from typing import Any
 import torch
 
 _OWN = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
-_INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep, os.path.dirname(os.__file__) + os.sep)
+_INSTALLED = (
+    os.sep + "site-packages" + os.sep,
+    os.sep + "dist-packages" + os.sep,
+    os.path.dirname(os.__file__) + os.sep,
+)
 
 
 def source_line() -> str:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import special
+from . import choices, constants, finite, handlers, sizes, to_host  # noqa: F401 - they register their handlers
 from .backward import BackwardReads
 from .config import Assume
 from .knowledge import HOST, Entry, Knowledge, covers_storage, storage_key
@@ -38,6 +38,7 @@ class ValueMode(TorchDispatchMode):
         self.ledger = Ledger()
         self.reads = Reads()
         self.backward = BackwardReads(self.reads)
+        self.told = 0  # copies that the library takes for unknown, and that were answered or counted here
         self._operators: dict[int, Operator] = {}
 
     @classmethod
@@ -47,10 +48,10 @@ class ValueMode(TorchDispatchMode):
 
     def operator(self, func: Any) -> Operator:
         """What is known of this overload."""
-        found = self._operators[id(func)] = Operator(func, special.find(func))
+        found = self._operators[id(func)] = Operator(func, handlers.find(func))
         return found
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: D105
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         for kind in types:
             if kind not in _PLAIN_TYPES:
                 return NotImplemented  # the subclass unwraps itself, and its parts come here
@@ -62,6 +63,9 @@ class ValueMode(TorchDispatchMode):
             for arg in args:
                 if isinstance(arg, Tensor):
                     if arg.requires_grad or type(arg) is not Tensor:
+                        entries = self.known.entries
+                        if entries:  # what a weight was initialised with is not known any more
+                            entries.pop(storage_key(arg), None)
                         return op.call(*args, **kwargs) if kwargs else op.call(*args)
                     if arg.is_cuda and storage_key(arg) not in self.known.entries and not op.fill:
                         return op.call(*args, **kwargs) if kwargs else op.call(*args)
@@ -134,8 +138,8 @@ class ValueMode(TorchDispatchMode):
                         self.known.forget(tensor)
                 return
         if any(t.numel() > self.assume.limit for t in fresh if storage_key(t) not in self.known.entries):
-            if op.pointwise or op.name in special.REDUCTIONS:
-                special.constants(self, op, args, kwargs, fresh)
+            if op.pointwise or op.name in constants.REDUCTIONS:
+                constants.follow(self, op, args, kwargs, fresh)
                 return
             raise Unknown
         taints: list[str] = [assumed] if assumed else []
@@ -270,7 +274,7 @@ class ValueMode(TorchDispatchMode):
 
     @staticmethod
     def _seed(op: Operator, args: Any, kwargs: Any) -> int | None:
-        """A seed for the host that is a function of the state of the device's generator, so that recomputation agrees."""
+        """A seed for the host, from the state of the device's generator, so that recomputation agrees."""
         generator = kwargs.get("generator")
         if generator is None:
             generator = next((arg for arg in args if isinstance(arg, torch.Generator)), None)

@@ -64,8 +64,23 @@ _FILLS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
 class Operator:
     """One overload, as the mode sees it."""
 
-    __slots__ = ("call", "composite", "costly", "device", "fill", "func", "hidden", "mutated", "name", "out", "overwrites", "plain",
-                 "pointwise", "seeded", "special")  # fmt: skip
+    __slots__ = (
+        "call",
+        "composite",
+        "costly",
+        "device",
+        "fill",
+        "func",
+        "hidden",
+        "mutated",
+        "name",
+        "out",
+        "overwrites",
+        "plain",
+        "pointwise",
+        "seeded",
+        "special",
+    )
 
     def __init__(self, func: Any, special: Callable[..., Any] | None) -> None:
         schema = func._schema

@@ -13,6 +13,7 @@ _push = torch._C._push_on_torch_dispatch_stack
 
 
 def present(mode: Any) -> bool:
+    """Whether `mode` is in this thread's stack."""
     return any(_at(index) is mode for index in range(_length()))
 
 
