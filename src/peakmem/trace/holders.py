@@ -44,6 +44,19 @@ class Holder:
     since: int
 
 
+def module_of_name(role: Role, name: str) -> tuple[str, str]:
+    """The module to which a name belongs, and the rest of the name.
+
+    Parameters, buffers and gradients are named `MODULE.weight`, optimizer states `MODULE.weight.exp_avg`. Other roles
+    don't belong to a module by name.
+    """
+    parts = name.split(".")
+    own = {Role.PARAMETER: 1, Role.BUFFER: 1, Role.GRADIENT: 1, Role.OPTIMIZER_STATE: 2}.get(role)
+    if own is None:
+        return "", name
+    return ".".join(parts[:-own]), ".".join(parts[-own:])
+
+
 class Describer:
     """What is known about the allocations of a replay at a moment.
 

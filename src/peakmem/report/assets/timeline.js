@@ -204,6 +204,11 @@
       pen.textAlign = "right";
       pen.fillText(`capacity ${size(capacity)}`, width - margin.right - 4, level - 5);
     }
+    else if (capacity && all()) {
+      pen.fillStyle = css("--bad");
+      pen.textAlign = "right";
+      pen.fillText(`↑ capacity ${size(capacity)}, above this chart`, width - margin.right - 4, margin.top + 10);
+    }
     mark(pen, peakSample, stacks.top, "peak", width);
     if (at >= 0) cursor(pen, height);
   }
