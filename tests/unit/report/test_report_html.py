@@ -128,7 +128,11 @@ def browse(page: str, tmp_path: Path, *, width: int = 1280) -> tuple[str, dict[s
     """Open a page in Chromium; returns the document as it is then, what the probe saw, and the console."""
     assert BROWSER is not None
     inner = tmp_path / "page.html"
-    inner.write_text(page.replace("<body>", "<body>" + PROBE, 1))
+    probed = page.replace("<body>", "<body>" + PROBE, 1)
+    if width < 500:  # no window is narrower, but a frame is
+        frame = f'<iframe style="width:{width}px;height:900px" srcdoc="{html.escape(probed)}"></iframe>'
+        probed = f"<!doctype html><body>{frame}</body>"
+    inner.write_text(probed)
     arguments = [
         "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
         "--disable-sync", "--enable-logging=stderr", "--v=0", f"--user-data-dir={tmp_path / 'profile'}",
@@ -169,6 +173,16 @@ def test_a_browser_draws_the_report_without_an_error(tmp_path: Path, name: str, 
         assert "segment" in probe["segmentTip"]
         assert probe["zoomed"] and probe["back"] and probe["byTime"] and probe["flameGrew"]
         assert probe["filtered"] == 0
+
+
+@needs_browser
+@pytest.mark.chromium
+@pytest.mark.parametrize("name", ["training", "plain"])
+def test_the_report_fits_a_phone(tmp_path: Path, name: str) -> None:
+    _, probe, console = browse(render_html(report_data(traces()[name], title=name)), tmp_path, width=360)
+    assert probe["problems"] == [] and console == ""
+    assert probe["overflow"] <= 0
+    assert probe["wide"] == []
 
 
 @needs_browser
