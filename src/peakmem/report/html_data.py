@@ -13,7 +13,7 @@ import numpy as np
 
 from peakmem import __version__
 from peakmem.report.html_segments import SegmentMap, segment_map
-from peakmem.trace.holders import BEFORE, UNKNOWN, Describer, Holder, holders, module_of_name
+from peakmem.trace.holders import BEFORE, UNKNOWN, Describer, Holder, alike, holders, module_of_name
 from peakmem.trace.perfetto import event_times
 from peakmem.trace.replay import Moment, Replay
 from peakmem.trace.roles import Action, ContextKind, Role
@@ -180,7 +180,7 @@ def report_data(trace: Trace, *, title: str, device: int | None = None) -> Repor
     describe = Describer(replay, peak.index)
     texts = Texts()
     member, groups = _groups(replay, describe, peak.index)
-    found = holders(replay, peak.index, describe)
+    found = alike(holders(replay, peak.index, describe))
     info = trace.device_info(replay.device)
     notes = list(trace.meta.notes)
     if len(trace.device_indices) > 1:

@@ -5,7 +5,7 @@ import pytest
 from training_trace import CONTEXT, LAYERS, training_trace
 
 from peakmem.trace.builder import Interner
-from peakmem.trace.holders import BEFORE, Describer, holders
+from peakmem.trace.holders import BEFORE, Describer, alike, holders, module_of_name
 from peakmem.trace.model import Frame, Trace
 from peakmem.trace.replay import Replay
 from peakmem.trace.roles import Action, Role
@@ -165,3 +165,30 @@ def test_the_interner_gives_equal_things_one_number() -> None:
     assert names.stacks[1].tolist() == [frame, frame]
     with pytest.raises(IndexError):
         names.stacks[2]
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "module", "rest"),
+    [
+        (Role.PARAMETER, "encoder.layers.0.weight", "encoder.layers.0", "weight"),
+        (Role.GRADIENT, "weight", "", "weight"),
+        (Role.OPTIMIZER_STATE, "exp_avg of a.b.bias", "a.b", "exp_avg of bias"),
+        (Role.OPTIMIZER_STATE, "exp_avg of wte.weight = lm_head.weight", "wte", "exp_avg of weight"),
+        (Role.PARAMETER, "wte.weight = lm_head.weight", "wte", "weight"),
+        (Role.ACTIVATION, "aten.pow", "", "aten.pow"),
+    ],
+)
+def test_names_tell_their_module(role: Role, name: str, module: str, rest: str) -> None:
+    assert module_of_name(role, name) == (module, rest)
+
+
+def test_layers_are_put_together_and_the_sums_stay() -> None:
+    replay = Replay(training_trace())
+    found = holders(replay, replay.peak_moment())
+    together = alike(found)
+    assert sum(holder.size for holder in together) == sum(holder.size for holder in found)
+    assert sum(holder.count for holder in together) == sum(holder.count for holder in found)
+    weights = next(one for one in together if one.name == "encoder.layers.*.mlp.weight" and one.role is Role.PARAMETER)
+    assert weights.count == 4 and len(together) < len(found)
+    single = next(holder for holder in found if holder.role is Role.WORKSPACE)
+    assert alike([single]) == [single]

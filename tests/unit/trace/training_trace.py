@@ -138,7 +138,7 @@ def training_trace(steps: int = 3, batch: int = 24) -> Trace:
         if step == 0:
             for layer in LAYERS:
                 for part in ("exp_avg", "exp_avg_sq"):
-                    run.alloc(Role.OPTIMIZER_STATE, shape, 41, "train", f"{layer}.weight.{part}")
+                    run.alloc(Role.OPTIMIZER_STATE, shape, 41, "train", f"{part} of {layer}.weight")
         for gradient in gradients:
             run.release(gradient)
         run.release(batch_block)
