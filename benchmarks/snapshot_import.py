@@ -120,7 +120,8 @@ def trace_file(count: int) -> None:
     read_trace(path)
     done = time.perf_counter()
     print(
-        f"{count:,} events: {path.stat().st_size / 1e6:.2f} MB, written in {wrote - start:.2f} s, read in {done - wrote:.2f} s"
+        f"{count:,} events: {path.stat().st_size / 1e6:.2f} MB, "
+        f"written in {wrote - start:.2f} s, read in {done - wrote:.2f} s"
     )
     path.unlink()
 

@@ -38,13 +38,23 @@ def diff_json(comparison: Comparison) -> dict[str, Any]:
         "places": rows(comparison.places),
         "tensors": [
             {
-                "what": one.what, "role": one.role, "name": one.name, "module": one.module, "line": one.line,
-                "shape": list(one.shape), "dtype": one.dtype, "a": one.a, "b": one.b, "change": one.change,
-                "count_a": one.count_a, "count_b": one.count_b,
+                "what": one.what,
+                "role": one.role,
+                "name": one.name,
+                "module": one.module,
+                "line": one.line,
+                "dtype": one.dtype,
+                "shape_a": list(one.shape_a),
+                "shape": list(one.shape),
+                "a": one.a,
+                "b": one.b,
+                "change": one.change,
+                "count_a": one.count_a,
+                "count_b": one.count_b,
             }
             for one in comparison.tensors
         ],
-    }  # fmt: skip
+    }
 
 
 def print_diff(comparison: Comparison, console: Console, *, top: int) -> None:
@@ -120,7 +130,8 @@ def _what(one: TensorChange) -> Text:
     first = one.name or one.module or one.line
     text = Text(first)
     if one.shape:
-        text.append(f" {one.dtype}{list(one.shape)}", style="dim")
+        before = f"{list(one.shape_a)} -> " if one.shape_a != one.shape else ""
+        text.append(f"\n{one.dtype} {before}{list(one.shape)}", style="dim")
     rest = [part for part in (one.role.replace("_", " ") if one.role != "unattributed" else "", one.module, one.line)
             if part and part != first]  # fmt: skip
     if rest:

@@ -13,7 +13,7 @@ import numpy as np
 
 from peakmem import __version__
 from peakmem.report.html_segments import SegmentMap, segment_map
-from peakmem.trace.holders import BEFORE, UNKNOWN, Describer, Holder, holders
+from peakmem.trace.holders import BEFORE, UNKNOWN, Describer, Holder, alike, holders, module_of_name
 from peakmem.trace.perfetto import event_times
 from peakmem.trace.replay import Moment, Replay
 from peakmem.trace.roles import Action, ContextKind, Role
@@ -180,7 +180,7 @@ def report_data(trace: Trace, *, title: str, device: int | None = None) -> Repor
     describe = Describer(replay, peak.index)
     texts = Texts()
     member, groups = _groups(replay, describe, peak.index)
-    found = holders(replay, peak.index, describe)
+    found = alike(holders(replay, peak.index, describe))
     info = trace.device_info(replay.device)
     notes = list(trace.meta.notes)
     if len(trace.device_indices) > 1:
@@ -403,15 +403,11 @@ def _path(replay: Replay, describe: Describer, allocation: int) -> list[str]:
     if not replay.trace.has_roles:
         where = describe.places.of(int(replay.allocations.stack[allocation]))
         return list(where.path) or [line]
-    role, name = describe.role(allocation), describe.name(allocation)
-    path = [role.title]
-    module = name.rpartition(".")[0] if role in _NAMED_BY_MODULE and name else describe.module(allocation)
-    path += module.split(".") if module else []
-    path.append(name.rpartition(".")[2] if role in _NAMED_BY_MODULE and name else line)
-    return path
-
-
-_NAMED_BY_MODULE = (Role.PARAMETER, Role.BUFFER, Role.GRADIENT, Role.OPTIMIZER_STATE)
+    role = describe.role(allocation)
+    module, name = module_of_name(role, describe.name(allocation))
+    if not module:
+        module, name = describe.module(allocation), name if role in (Role.PARAMETER, Role.BUFFER) else ""
+    return [role.title, *(module.split(".") if module else []), name or line]
 
 
 def _prune(node: Node, smallest: float) -> None:

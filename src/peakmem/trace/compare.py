@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from peakmem.errors import PeakmemError
-from peakmem.trace.holders import Describer, Holder, holders
+from peakmem.trace.holders import Describer, Holder, holders, module_of_name
 from peakmem.trace.load import load_trace
 from peakmem.trace.replay import Replay
 from peakmem.trace.roles import Role
@@ -61,13 +61,17 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TensorChange:
-    """Blocks of one kind (same role, name, module, line, shape, dtype) on both sides; sizes in bytes."""
+    """Blocks of one kind (same role, name, module, line, dtype) on both sides; sizes in bytes.
+
+    `shape` is the one after, `shape_a` the one before; they differ where only the shape changed.
+    """
 
     role: str
     name: str
     module: str
     line: str
     shape: tuple[int, ...]
+    shape_a: tuple[int, ...]
     dtype: str
     a: int
     b: int
@@ -202,8 +206,7 @@ def _by_place(found: Iterable[Holder], *, by_module: bool) -> dict[str, int]:
     for holder in found:
         place = holder.module if by_module else _stable(holder.line)
         if by_module and not place:
-            named = holder.role in (Role.PARAMETER, Role.BUFFER, Role.GRADIENT, Role.OPTIMIZER_STATE)
-            place = (holder.name.rpartition(".")[0] if named else "") or "outside of modules"
+            place = module_of_name(holder.role, holder.name)[0] or "outside of modules"
         sums[place] = sums.get(place, 0) + holder.size
     return sums
 
@@ -211,20 +214,39 @@ def _by_place(found: Iterable[Holder], *, by_module: bool) -> dict[str, int]:
 _Kind = tuple[Role, str, str, str, tuple[int, ...], str]
 
 
-def _match_moved(before: dict[_Kind, list[int]], after: dict[_Kind, list[int]]) -> None:
-    """Give kinds that are on one side only the line of their counterpart, where it is the one in the same function."""
+def _matched(before: dict[_Kind, list[int]], after: dict[_Kind, list[int]]) -> dict[_Kind, tuple[int, ...]]:
+    """Find the counterparts of kinds that are on one side only, and give both the newer key.
 
-    def alone(these: dict[_Kind, list[int]], those: dict[_Kind, list[int]]) -> dict[_Kind, list[_Kind]]:
-        found: dict[_Kind, list[_Kind]] = {}
-        for key in these:
-            if key not in those:
-                found.setdefault((*key[:3], _stable(key[3]), *key[4:]), []).append(key)
-        return found
+    First those that only moved within their function, then those that only have another shape, then both. A counterpart
+    is taken only where there is exactly one.
 
-    old, new = alone(before, after), alone(after, before)
-    for stable, moved in old.items():
-        if len(moved) == 1 and len(new.get(stable, ())) == 1:
-            before[new[stable][0]] = before.pop(moved[0])
+    Returns:
+        The older shape of the kinds whose shape changed.
+    """
+    shapes: dict[_Kind, tuple[int, ...]] = {}
+    for same_line, same_shape in ((False, True), (True, False), (False, False)):
+
+        def alone(
+            these: dict[_Kind, list[int]],
+            those: dict[_Kind, list[int]],
+            line: bool = same_line,
+            shape: bool = same_shape,
+        ) -> dict[_Kind, list[_Kind]]:
+            found: dict[_Kind, list[_Kind]] = {}
+            for key in these:
+                if key not in those:
+                    loose = (*key[:3], key[3] if line else _stable(key[3]), key[4] if shape else (), key[5])
+                    found.setdefault(loose, []).append(key)
+            return found
+
+        old, new = alone(before, after), alone(after, before)
+        for loose, moved in old.items():
+            if len(moved) == 1 and len(new.get(loose, ())) == 1:
+                key = new[loose][0]
+                before[key] = before.pop(moved[0])
+                if key[4] != moved[0][4]:
+                    shapes[key] = moved[0][4]
+    return shapes
 
 
 def _tensors(a: Iterable[Holder], b: Iterable[Holder]) -> tuple[TensorChange, ...]:
@@ -238,7 +260,7 @@ def _tensors(a: Iterable[Holder], b: Iterable[Holder]) -> tuple[TensorChange, ..
         return sums
 
     before, after = keyed(a), keyed(b)
-    _match_moved(before, after)
+    shapes = _matched(before, after)
     made = []
     for key in dict.fromkeys((*before, *after)):
         role, name, module, line, shape, dtype = key
@@ -247,8 +269,17 @@ def _tensors(a: Iterable[Holder], b: Iterable[Holder]) -> tuple[TensorChange, ..
             continue
         made.append(
             TensorChange(
-                role=role.word, name=name, module=module, line=line, shape=shape, dtype=dtype,
-                a=old[0], b=new[0], count_a=old[1], count_b=new[1],
+                role=role.word,
+                name=name,
+                module=module,
+                line=line,
+                shape=shape,
+                shape_a=shapes.get(key, shape),
+                dtype=dtype,
+                a=old[0],
+                b=new[0],
+                count_a=old[1],
+                count_b=new[1],
             )
-        )  # fmt: skip
+        )
     return tuple(sorted(made, key=lambda t: (-abs(t.change), t.role, t.name, t.module, t.line)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from peakmem.trace.roles import ContextKind, Role
@@ -42,6 +43,19 @@ class Holder:
     requested: int
     count: int
     since: int
+
+
+def module_of_name(role: Role, name: str) -> tuple[str, str]:
+    """The module to which a name belongs, and what it is there.
+
+    Parameters, buffers and gradients are named `MODULE.weight`, optimizer states `exp_avg of MODULE.weight`; tied
+    weights `MODULE.weight = OTHER.weight` count for the first. Other roles don't belong to a module by name.
+    """
+    if role not in (Role.PARAMETER, Role.BUFFER, Role.GRADIENT, Role.OPTIMIZER_STATE):
+        return "", name
+    state, of, tensor = name.rpartition(" of ")
+    module, _, last = tensor.partition(" = ")[0].rpartition(".")
+    return module, f"{state}{of}{last}"
 
 
 class Describer:
@@ -128,3 +142,37 @@ def holders(replay: Replay, moment: int, describer: Describer | None = None) -> 
         for (role, name, module, line, shape, dtype), (size, requested, count, since) in sums.items()
     ]  # fmt: skip
     return sorted(found, key=lambda holder: (-holder.size, holder.role, holder.name, holder.module, holder.line))
+
+
+_NUMBER = re.compile(r"(?<![^. ])\d+(?=\.|$| )")
+
+
+def alike(found: list[Holder]) -> list[Holder]:
+    """Put holders together that differ only in the numbers of their modules, as the layers of a model do.
+
+    Numbers of those that are put together become `*`: `encoder.layers.*.weight`. The sums stay the same.
+    """
+    groups: dict[tuple[Role, str, str, str, tuple[int, ...], str], list[Holder]] = {}
+    for holder in found:
+        name, module = _NUMBER.sub("*", holder.name), _NUMBER.sub("*", holder.module)
+        groups.setdefault((holder.role, name, module, holder.line, holder.shape, holder.dtype), []).append(holder)
+    made = [
+        members[0]
+        if len(members) == 1
+        else replace(
+            members[0],
+            name=_common(key[1], {holder.name for holder in members}),
+            module=_common(key[2], {holder.module for holder in members}),
+            size=sum(holder.size for holder in members),
+            requested=sum(holder.requested for holder in members),
+            count=sum(holder.count for holder in members),
+            since=min(holder.since for holder in members),
+        )
+        for key, members in groups.items()
+    ]
+    return sorted(made, key=lambda holder: (-holder.size, holder.role, holder.name, holder.module, holder.line))
+
+
+def _common(pattern: str, texts: set[str]) -> str:
+    """The text itself if it is the same everywhere, else its pattern."""
+    return next(iter(texts)) if len(texts) == 1 else pattern

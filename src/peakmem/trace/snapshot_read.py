@@ -28,7 +28,7 @@ class SnapshotBuilder:
     def __init__(self) -> None:
         self.interner = Interner()
         self._action = array("B")
-        self._numbers = {name: array("q") for name in ("address", "size", "stream", "time_us")}
+        self._address, self._size, self._stream, self._time_us = array("q"), array("q"), array("q"), array("q")
         self._stack = array("i")
         self._unknown_actions: set[str] = set()
 
@@ -54,13 +54,17 @@ class SnapshotBuilder:
         if code is None:
             self._unknown_actions.add(str(action))
             code = int(Action.OTHER)
-        numbers = self._numbers
-        address = item.get("addr", item.get("device_free", 0))
-        numbers["address"].append(address if address < _LIMIT else address - 2 * _LIMIT)
-        numbers["size"].append(item.get("size", 0))
-        numbers["stream"].append(item.get("stream", 0))
-        numbers["time_us"].append(item.get("time_us", 0))
-        self._stack.append(self.add_stack(item.get("frames")))
+        get = item.get
+        address = get("addr")
+        if address is None:
+            address = get("device_free", 0)
+        frames = get("frames")
+        known = getattr(frames, "reference", -1)
+        self._address.append(address if address < _LIMIT else address - 2 * _LIMIT)
+        self._size.append(get("size", 0))
+        self._stream.append(get("stream", 0))
+        self._time_us.append(get("time_us", 0))
+        self._stack.append(known if known >= 0 else self.add_stack(frames))
         self._action.append(code)
         return len(self._action) - 1
 
@@ -162,8 +166,9 @@ class SnapshotBuilder:
 
     def _events(self, order: list[int], devices: list[int]) -> Events:
         rows = np.asarray(order, dtype="i8")
+        numbers = {"address": self._address, "size": self._size, "stream": self._stream, "time_us": self._time_us}
         column = {name: np.frombuffer(values, dtype="i8")[rows] if len(rows) else np.zeros(0, "i8")
-                  for name, values in self._numbers.items()}  # fmt: skip
+                  for name, values in numbers.items()}  # fmt: skip
         device = np.asarray(devices, dtype="i2")
         action = np.asarray(self._action, dtype="u1")[rows]
         stack = np.asarray(self._stack, dtype="i4")[rows]

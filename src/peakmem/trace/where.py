@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # Files between the user's code and the allocator. A library that is not torch (transformers, lightning) is not the
 # user's either, but says more than nothing: it is taken when the stack has no line of the user's own.
-_TORCH = re.compile(r"(?:^|/)torch/(?!.*?/site-packages/)|(?:^|/)(?:torch|torchvision)/_|<frozen|<eval_with_key>")
+_TORCH = re.compile(r"^torch/|(?:site|dist)-packages/torch(?:vision|audio|ao)?/|<frozen|<eval_with_key>")
 _LIBRARY = re.compile(r"(?:^|/)(?:site-packages|dist-packages)/|(?:^|/)lib/python3(?:\.\d+)?/|<frozen|<string>")
 _PYTHON = re.compile(r"\.pyc?$|^<ipython|^<stdin>|^<eval_with_key>|\.ipynb$|^/tmp/ipykernel_")
 _OP = re.compile(r"at::_ops::(\w+)::(?:call|redispatch)")

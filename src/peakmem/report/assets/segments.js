@@ -33,15 +33,13 @@
     const hatch = hatchPattern(pen);
     pen.clearRect(0, 0, width, rows * (rowHeight + gap));
     /** Fills bytes [from, to) of the whole, over as many rows as it takes. */
-    const fill = (from, to, style, inset = 0) => {
-      let at = from;
-      while (at < to - 1e-6) {
-        const row = Math.min(Math.floor(at / perRow), rows - 1);
-        const end = Math.min(to, row === rows - 1 ? to : (row + 1) * perRow);
-        const left = ((at - row * perRow) / perRow) * width, right = ((end - row * perRow) / perRow) * width;
+    const fill = (from, to, style) => {
+      for (let row = Math.min(Math.floor(from / perRow), rows - 1); row < rows; row++) {
+        const begin = Math.max(from, row * perRow), end = row === rows - 1 ? to : Math.min(to, (row + 1) * perRow);
+        if (begin >= to) return;
+        const left = ((begin - row * perRow) / perRow) * width, right = ((end - row * perRow) / perRow) * width;
         pen.fillStyle = style;
-        pen.fillRect(left, row * (rowHeight + gap) + inset, Math.max(right - left, 0.4), rowHeight - 2 * inset);
-        at = end;
+        pen.fillRect(left, row * (rowHeight + gap), Math.max(right - left, 0.4), rowHeight);
       }
     };
     for (const { segment, at } of laid) {

@@ -42,7 +42,7 @@ $("hero").append(
 
 function statement(index) {
   const one = DATA.statements[index];
-  const whole = Math.max(one.used, one.capacity, 1);
+  const whole = Math.max(one.used, one.capacity < 2 * one.used ? one.capacity : 0, 1);
   const rows = [
     ["requested", one.requested, "part", "var(--accent)", "requested"],
     ["+ rounding, unsplit blocks", one.rounding, "part", "var(--c-workspace)", "rounding"],
@@ -60,7 +60,7 @@ function statement(index) {
     return make("tr", { class: kind }, make("td", {}, label),
       make("td", { class: "n", "data-key": key, "data-bytes": bytes }, unknown ? "not recorded" : size(bytes)),
       make("td", { class: "b" }, unknown ? "" : exact(bytes)),
-      make("td", { class: "w" }, make("div", { class: color === "hatch" ? "bar hatch" : "bar", style: { width: Math.max(0, (100 * bytes) / whole) + "%", background: color === "hatch" ? undefined : color } })));
+      make("td", { class: "w" }, make("div", { class: color === "hatch" ? "bar hatch" : "bar", style: { width: Math.min(100, (100 * bytes) / whole) + "%", background: color === "hatch" ? undefined : color, visibility: bytes > whole || !bytes ? "hidden" : undefined } })));
   })));
 }
 toggles($("statement-tools"), DATA.statements.map((one, index) => [index, one.title]), 0, statement);
@@ -88,8 +88,10 @@ function holderRows() {
   const body = rows.map((holder) => {
     const group = groupOf(holder);
     const shape = holder.shape.length ? ` ${holder.dtype} [${holder.shape.join(", ")}]` : "";
-    const title = holder.name || holder.module || holder.line;
-    const rest = [holder.name ? holder.module : "", holder.line === title ? "" : holder.line].filter(Boolean).join(" · ");
+    const named = ["parameter", "buffer", "gradient", "optimizer_state"].includes(holder.role);
+    const texts = named ? [holder.name, holder.module, holder.line] : [holder.module, holder.name, holder.line];
+    const [title, ...more] = [...new Set(texts.filter(Boolean))];
+    const rest = more.join(" · ");
     return make("tr", {},
       make("td", {}, make("span", {}, dot(group >= 0 ? groupCss(group) : "var(--c-other)"), title + shape), rest ? make("small", {}, rest) : ""),
       DATA.by_role ? make("td", {}, make("span", { class: "tag" }, holder.title)) : null,
@@ -102,7 +104,7 @@ function holderRows() {
   }
   const head = make("thead", {}, make("tr", {}, make("th", {}, "what"), DATA.by_role ? make("th", {}, "role") : null, make("th", { class: "n" }, "size"), make("th", { class: "n" }, "blocks")));
   $("holders").replaceChildren(head, make("tbody", {}, ...body));
-  $("holders-sub").textContent = words.length ? `${rows.length} of ${DATA.holders.length}` : "Blocks alike are counted together; sizes after rounding.";
+  $("holders-sub").textContent = words.length ? `${rows.length} of ${DATA.holders.length}` : "Blocks that differ only in the number of their layer are counted together (*); sizes after rounding.";
 }
 $("filter").addEventListener("input", holderRows);
 holderRows();

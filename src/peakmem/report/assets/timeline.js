@@ -70,7 +70,7 @@
     let highest = 0;
     for (let i = first; i <= last; i++) highest = Math.max(highest, all() ? line.reserved[i] : stacks.top[i], stacks.top[i]);
     const withCapacity = all() && capacity && capacity < 2.2 * highest;
-    highest = Math.max(highest, withCapacity ? capacity : 0, 512) * 1.04;
+    highest = Math.max(highest, withCapacity ? capacity : 0, 512) * (capacity && !withCapacity ? 1.13 : 1.04);
     const inner = { width: width - margin.left - margin.right, height: height - margin.top - margin.bottom };
     const x = (place) => margin.left + ((place - from) / (to - from)) * inner.width;
     const y = (bytes) => margin.top + inner.height * (1 - bytes / highest);
@@ -203,6 +203,11 @@
       pen.setLineDash([]);
       pen.textAlign = "right";
       pen.fillText(`capacity ${size(capacity)}`, width - margin.right - 4, level - 5);
+    }
+    else if (capacity && all()) {
+      pen.fillStyle = css("--bad");
+      pen.textAlign = "right";
+      pen.fillText(`↑ capacity ${size(capacity)}, above this chart`, width - margin.right - 4, margin.top + 9);
     }
     mark(pen, peakSample, stacks.top, "peak", width);
     if (at >= 0) cursor(pen, height);
