@@ -57,7 +57,8 @@ def command(ctx: click.Context, /, **options: Any) -> None:
 
     The script is run as it is, with the PyTorch that it would use anyway, and is ended once the peak is steady.
     """
-    from peakmem.cli.running import RunOptions, run
+    from peakmem.cli.planning import RunOptions
+    from peakmem.cli.running import run
 
     ctx.exit(run(RunOptions(**options)))
 

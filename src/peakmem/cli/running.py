@@ -1,28 +1,21 @@
-"""What `peakmem run` does, step by step: run, second run if it did not fit, range, report."""
+"""What `peakmem run` does: plan, forecast, report."""
 
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from peakmem.allocator.replay import Replayer
+from peakmem.cli.forecasting import make_forecast
 from peakmem.cli.planning import RunOptions, estimate, plan_run
 from peakmem.cli.progress import RunProgress
 from peakmem.cli.run import console
 from peakmem.errors import ExitCode
-from peakmem.forecast.build import Card, build_forecast, failed_for_memory, has_convolutions, used_cudnn
-from peakmem.forecast.model import Forecast, Range
+from peakmem.forecast.model import Forecast
 from peakmem.report.json import check_writable, write_json
 from peakmem.report.terminal import print_forecast
-from peakmem.session.failing import nothing_seen
-from peakmem.session.launching import Run, alloc_conf_in_force, launch
 from peakmem.session.running import Ended
 from peakmem.trace.file import write_trace
-from peakmem.trace.model import Trace
-from peakmem.trace.recorded import Recorded
-from peakmem.trace.recording import read_recording
 
 INTERRUPTED = 130
 
@@ -39,94 +32,18 @@ def run(options: RunOptions) -> int:
             check_writable(target, force=options.force)
     plan, card = plan_run(options)
     with RunProgress(options.output, plan.command) as progress:
-        ended = launch(
+        made = make_forecast(
             plan,
-            limited=True,
-            on_progress=progress.line,
-            on_line=progress.printed,
-            on_build=progress.say,
+            card,
+            context_with=partial(estimate, options, plan.device, plan.facts),
+            with_range=not options.no_range,
+            progress=progress,
+            started=started,
         )
-        recorded = _recorded(ended, plan)
-        if used_cudnn(recorded.recording):
-            context, error = estimate(options, plan.device, plan.facts, ("cublas", "cudnn"))
-            plan, card = replace(plan, context=context), replace(card, context=context, context_error=error)
-            if _too_large(recorded, card):
-                progress.say("cuDNN takes memory of its own; running again with what it leaves")
-                ended = launch(plan, limited=True, on_progress=progress.line)
-                recorded = _recorded(ended, plan)
-        without_limit = None
-        if failed_for_memory(recorded.recording) and not ended.interrupted:
-            progress.say("it does not fit; running again without a limit, to say how much it needs")
-            again = launch(plan, limited=False, on_progress=progress.line)
-            without_limit = _recorded(again, plan)
-            ended = replace(ended, interrupted=again.interrupted)
-        alloc_conf = alloc_conf_in_force(plan)
-        trace = read_recording(
-            (without_limit or recorded).recording, capacity=card.usable, context=card.context, alloc_conf=alloc_conf
-        )
-        floor = None
-        if without_limit is not None and trace is not None:
-            progress.say("looking for the smallest memory that works")
-            floor = _floor(plan, card, trace)
-        forecast = build_forecast(
-            recorded,
-            card=card,
-            command=plan.command,
-            alloc_conf=alloc_conf,
-            seconds=time.monotonic() - started,
-            exit_code=0 if ended.interrupted or ended.timed_out else ended.exit_code,
-            without_limit=without_limit,
-            floor=floor,
-            trace=trace,
-        )
-        if ended.interrupted or ended.timed_out:
-            how = "interrupted" if ended.interrupted else f"stopped after {plan.timeout:g} s"
-            forecast = replace(
-                forecast, error=None, notes=(f"{how}: this is what was seen until then", *forecast.notes)
-            )
-        if has_convolutions(recorded.recording) and not (options.no_range or ended.interrupted or forecast.error):
-            progress.say("convolutions: running with the other plans, for the range")
-            forecast = replace(forecast, convolution_range=_range(plan, forecast))
-    forecast = replace(forecast, seconds=round(time.monotonic() - started, 2))
-    if options.save_target is not None and trace is not None:
-        write_trace(trace, options.save_target, force=options.force)
-    _report(forecast, ended, options)
-    return _exit_code(forecast, ended)
-
-
-def _recorded(ended: Ended, plan: Run) -> Recorded:
-    recording = ended.outcome.main()
-    if recording is not None:
-        return Recorded(recording)
-    raise nothing_seen(ended, plan)
-
-
-def _too_large(recorded: Recorded, card: Card) -> bool:
-    return int(recorded.recording["devices"][0]["peak"]["reserved"]) > card.usable
-
-
-def _floor(plan: Run, card: Card, trace: Trace) -> int | None:
-    """The smallest total memory with which the recorded requests end without an out-of-memory error, bytes."""
-    with Replayer(trace, facts=plan.facts, card=plan.device) as replayer:
-        found = replayer.floor(trace.meta.alloc_conf)
-    return None if found.size is None else found.size + card.context
-
-
-def _range(plan: Run, forecast: Forecast) -> Range:
-    """The peak reserved under the other two choices of convolution plans."""
-    others = [kind for kind in ("least", "likely", "own") if kind != plan.cudnn]
-    question = replace(plan.question, record=False, steps=str(max(len(forecast.steps), 1)))
-    if plan.question.steps == "all" or not forecast.steps:
-        question = replace(question, steps="all")
-
-    def reserved(kind: str) -> int:
-        other = launch(replace(plan, cudnn=kind, question=question), limited=False)
-        return int(_recorded(other, plan).recording["devices"][0]["peak"]["reserved"])
-
-    with ThreadPoolExecutor(2) as pool:
-        values = dict(zip(others, pool.map(reserved, others), strict=True))
-    values[plan.cudnn] = forecast.peak.reserved
-    return Range(least=values["least"], likely=values["likely"], own=values["own"])
+    if options.save_target is not None and made.trace is not None:
+        write_trace(made.trace, options.save_target, force=options.force)
+    _report(made.forecast, made.ended, options)
+    return exit_code(made.forecast, made.ended)
 
 
 def _report(forecast: Forecast, ended: Ended, options: RunOptions) -> None:
@@ -140,7 +57,8 @@ def _report(forecast: Forecast, ended: Ended, options: RunOptions) -> None:
         screen.print("\n ".join(["", *ended.last_lines[-12:]]), markup=False, style="dim")
 
 
-def _exit_code(forecast: Forecast, ended: Ended) -> int:
+def exit_code(forecast: Forecast, ended: Ended) -> int:
+    """The exit code that tells how a run ended."""
     if ended.interrupted:
         return INTERRUPTED
     if forecast.error is not None:

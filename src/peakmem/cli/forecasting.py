@@ -1,0 +1,155 @@
+"""From a planned run to its forecast: run, second run if it did not fit, floor, range. Every command uses this."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from peakmem.allocator.replay import Replayer
+from peakmem.forecast.build import Card, build_forecast, failed_for_memory, has_convolutions, used_cudnn
+from peakmem.forecast.model import Forecast, Range
+from peakmem.session.failing import nothing_seen
+from peakmem.session.launching import Run, alloc_conf_in_force, launch
+from peakmem.session.running import Ended
+from peakmem.trace.model import Trace
+from peakmem.trace.recorded import Recorded
+from peakmem.trace.recording import read_recording
+
+
+class Progress(Protocol):
+    """Whoever shows what is being done."""
+
+    def say(self, text: str, /) -> None:
+        """Show what is being done."""
+
+    def line(self, line: dict[str, Any], /) -> None:
+        """Show a progress line of a watched process."""
+
+    def printed(self, line: str, /) -> None:
+        """Take a line that the command printed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Made:
+    """A forecast and what it was made of.
+
+    Attributes:
+        forecast: the forecast.
+        ended: how the first run ended, or that of them which was interrupted.
+        trace: of the run without a limit if there was one, else of the first; None without a history.
+    """
+
+    forecast: Forecast
+    ended: Ended
+    trace: Trace | None
+
+
+def make_forecast(
+    plan: Run,
+    card: Card,
+    *,
+    context_with: Callable[[tuple[str, ...]], tuple[int, int]],
+    with_range: bool,
+    progress: Progress,
+    started: float | None = None,
+) -> Made:
+    """Run a command as often as its forecast needs.
+
+    Args:
+        plan: the run.
+        card: the card that it is made for.
+        context_with: what the context takes with these libraries loaded, and how far that may be off, bytes.
+        with_range: whether convolutional results get a range, by further runs.
+        progress: who shows what is being done.
+        started: `time.monotonic()` when the command began; None: now.
+
+    Raises:
+        PeakmemError: nothing was seen that could be reported on.
+    """
+    started = time.monotonic() if started is None else started
+    ended = launch(
+        plan,
+        limited=True,
+        on_progress=progress.line,
+        on_line=progress.printed,
+        on_build=progress.say,
+    )
+    recorded = _recorded(ended, plan)
+    if used_cudnn(recorded.recording):
+        context, error = context_with(("cublas", "cudnn"))
+        plan, card = replace(plan, context=context), replace(card, context=context, context_error=error)
+        if _too_large(recorded, card):
+            progress.say("cuDNN takes memory of its own; running again with what it leaves")
+            ended = launch(plan, limited=True, on_progress=progress.line)
+            recorded = _recorded(ended, plan)
+    without_limit = None
+    if failed_for_memory(recorded.recording) and not ended.interrupted:
+        progress.say("it does not fit; running again without a limit, to say how much it needs")
+        again = launch(plan, limited=False, on_progress=progress.line)
+        without_limit = _recorded(again, plan)
+        ended = replace(ended, interrupted=again.interrupted)
+    alloc_conf = alloc_conf_in_force(plan)
+    trace = read_recording(
+        (without_limit or recorded).recording, capacity=card.usable, context=card.context, alloc_conf=alloc_conf
+    )
+    floor = None
+    if without_limit is not None and trace is not None:
+        progress.say("looking for the smallest memory that works")
+        floor = _floor(plan, card, trace)
+    forecast = build_forecast(
+        recorded,
+        card=card,
+        command=plan.command,
+        alloc_conf=alloc_conf,
+        seconds=time.monotonic() - started,
+        exit_code=0 if ended.interrupted or ended.timed_out else ended.exit_code,
+        without_limit=without_limit,
+        floor=floor,
+        trace=trace,
+    )
+    if ended.interrupted or ended.timed_out:
+        how = "interrupted" if ended.interrupted else f"stopped after {plan.timeout:g} s"
+        forecast = replace(forecast, error=None, notes=(f"{how}: this is what was seen until then", *forecast.notes))
+    if has_convolutions(recorded.recording) and with_range and not (ended.interrupted or forecast.error):
+        progress.say("convolutions: running with the other plans, for the range")
+        forecast = replace(forecast, convolution_range=_range(plan, forecast))
+    forecast = replace(forecast, seconds=round(time.monotonic() - started, 2))
+    return Made(forecast=forecast, ended=ended, trace=trace)
+
+
+def _recorded(ended: Ended, plan: Run) -> Recorded:
+    recording = ended.outcome.main()
+    if recording is not None:
+        return Recorded(recording)
+    raise nothing_seen(ended, plan)
+
+
+def _too_large(recorded: Recorded, card: Card) -> bool:
+    return int(recorded.recording["devices"][0]["peak"]["reserved"]) > card.usable
+
+
+def _floor(plan: Run, card: Card, trace: Trace) -> int | None:
+    """The smallest total memory with which the recorded requests end without an out-of-memory error, bytes."""
+    with Replayer(trace, facts=plan.facts, card=plan.device) as replayer:
+        found = replayer.floor(trace.meta.alloc_conf)
+    return None if found.size is None else found.size + card.context
+
+
+def _range(plan: Run, forecast: Forecast) -> Range:
+    """The peak reserved under the other two choices of convolution plans."""
+    others = [kind for kind in ("least", "likely", "own") if kind != plan.cudnn]
+    question = replace(plan.question, record=False, steps=str(max(len(forecast.steps), 1)))
+    if plan.question.steps == "all" or not forecast.steps:
+        question = replace(question, steps="all")
+
+    def reserved(kind: str) -> int:
+        other = launch(replace(plan, cudnn=kind, question=question), limited=False)
+        return int(_recorded(other, plan).recording["devices"][0]["peak"]["reserved"])
+
+    with ThreadPoolExecutor(2) as pool:
+        values = dict(zip(others, pool.map(reserved, others), strict=True))
+    values[plan.cudnn] = forecast.peak.reserved
+    return Range(least=values["least"], likely=values["likely"], own=values["own"])
