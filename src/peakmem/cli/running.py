@@ -6,6 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from peakmem.allocator.replay import Replayer
 from peakmem.cli.planning import RunOptions, estimate, plan_run
@@ -13,7 +14,9 @@ from peakmem.cli.progress import RunProgress
 from peakmem.cli.run import console
 from peakmem.errors import ExitCode
 from peakmem.forecast.build import Card, build_forecast, failed_for_memory, has_convolutions, used_cudnn
+from peakmem.forecast.explain import explain
 from peakmem.forecast.model import Forecast, Range
+from peakmem.report.explain import print_explanation
 from peakmem.report.json import check_writable, write_json
 from peakmem.report.terminal import print_forecast
 from peakmem.session.failing import nothing_seen
@@ -23,6 +26,9 @@ from peakmem.trace.file import write_trace
 from peakmem.trace.model import Trace
 from peakmem.trace.recorded import Recorded
 from peakmem.trace.recording import read_recording
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 INTERRUPTED = 130
 
@@ -91,6 +97,8 @@ def run(options: RunOptions) -> int:
     if options.save_target is not None and trace is not None:
         write_trace(trace, options.save_target, force=options.force)
     _report(forecast, ended, options)
+    if options.explain:
+        _explain(forecast, (without_limit or recorded).recording, trace, console(to_stderr=options.json_target == "-"))
     return _exit_code(forecast, ended)
 
 
@@ -138,6 +146,16 @@ def _report(forecast: Forecast, ended: Ended, options: RunOptions) -> None:
         screen.print(f" the script's output ({ended.lines} lines) is in {Path(options.output)}", style="dim")
     if forecast.error is not None:
         screen.print("\n ".join(["", *ended.last_lines[-12:]]), markup=False, style="dim")
+
+
+def _explain(forecast: Forecast, recording: dict[str, Any], trace: Trace | None, screen: Console) -> None:
+    explained = explain(recording, trace) if trace is not None else None
+    if explained is None:
+        screen.print(
+            " --explain: no layer with weights gave anything on the GPU, so there is nothing to count", style="dim"
+        )
+    else:
+        print_explanation(explained, forecast, screen)
 
 
 def _exit_code(forecast: Forecast, ended: Ended) -> int:

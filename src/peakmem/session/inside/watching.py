@@ -61,7 +61,7 @@ class _Backward:
         watch = self._watch
         if watch.backward_depth == 0:
             watch.mark("backward", retained=self._retained)
-            watch.owners.before_backward()
+            watch.owners.before_backward(self._tensors)
             mark_nodes(self._tensors, watch.contexts, watch.native, watch.owners.node)
         self._tensors = None
         watch.backward_depth += 1
