@@ -151,9 +151,7 @@ def _report(forecast: Forecast, ended: Ended, options: RunOptions) -> None:
 def _explain(forecast: Forecast, recording: dict[str, Any], trace: Trace | None, screen: Console) -> None:
     explained = explain(recording, trace) if trace is not None else None
     if explained is None:
-        screen.print(
-            " --explain: no layer with weights gave anything on the GPU, so there is nothing to count", style="dim"
-        )
+        screen.print(" --explain: no layer with weights ran on the GPU: there is nothing to count", style="dim")
     else:
         print_explanation(explained, forecast, screen)
 
