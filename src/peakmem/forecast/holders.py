@@ -185,6 +185,11 @@ class _Look:
             lambda block: block.role is Role.INPUT and old(block) and block.name in renewed,
         )
         look(
+            "tensors of an earlier forward pass that are still held, by a graph or a list",
+            "keep numbers with .item(), results with .detach().cpu()",
+            lambda block: block.role is Role.UNATTRIBUTED and old(block) and block.phase == "forward",
+        )
+        look(
             "a second copy of the weights while they are loaded",
             "torch.load(..., map_location='cpu'), or load_state_dict(..., assign=True)",
             lambda block: block.name.startswith(LOADED),
