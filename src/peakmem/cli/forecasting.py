@@ -39,11 +39,13 @@ class Made:
     Attributes:
         forecast: the forecast.
         ended: how the first run ended, or that of them which was interrupted.
-        trace: of the run without a limit if there was one, else of the first; None without a history.
+        recording: of the run without a limit if there was one, else of the first (`session/inside/recording.py`).
+        trace: of the same run; None without a history.
     """
 
     forecast: Forecast
     ended: Ended
+    recording: dict[str, Any]
     trace: Trace | None
 
 
@@ -92,9 +94,8 @@ def make_forecast(
         without_limit = _recorded(again, plan)
         ended = replace(ended, interrupted=again.interrupted)
     alloc_conf = alloc_conf_in_force(plan)
-    trace = read_recording(
-        (without_limit or recorded).recording, capacity=card.usable, context=card.context, alloc_conf=alloc_conf
-    )
+    recording = (without_limit or recorded).recording
+    trace = read_recording(recording, capacity=card.usable, context=card.context, alloc_conf=alloc_conf)
     floor = None
     if without_limit is not None and trace is not None:
         progress.say("looking for the smallest memory that works")
@@ -117,7 +118,7 @@ def make_forecast(
         progress.say("convolutions: running with the other plans, for the range")
         forecast = replace(forecast, convolution_range=_range(plan, forecast))
     forecast = replace(forecast, seconds=round(time.monotonic() - started, 2))
-    return Made(forecast=forecast, ended=ended, trace=trace)
+    return Made(forecast=forecast, ended=ended, recording=recording, trace=trace)
 
 
 def _recorded(ended: Ended, plan: Run) -> Recorded:

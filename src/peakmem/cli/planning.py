@@ -33,6 +33,7 @@ class RunOptions:
     build_on_device: bool
     no_weights: bool
     output: str
+    explain: bool
     json_target: str | None
     save_target: str | None
     force: bool

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 @click.option("--no-weights", is_flag=True, help="Build pretrained models from their configuration alone.")
 @click.option("--output", default="hide", metavar="hide|show|FILE", show_default=True,
               help="What to do with what the script prints.")  # fmt: skip
+@click.option("--explain", is_flag=True, help="Put a calculation by hand beside what is held, and say why they differ.")
 @click.option("--json", "json_target", metavar="FILE", help="Write the forecast as JSON; - is standard output.")
 @click.option("--save", "save_target", metavar="FILE", help="Write the trace to a file, for peakmem report and others.")
 @click.option("--force", is_flag=True, help="Write over files that exist.")

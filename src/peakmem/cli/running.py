@@ -5,17 +5,23 @@ from __future__ import annotations
 import time
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from peakmem.cli.forecasting import make_forecast
+from peakmem.cli.forecasting import Made, make_forecast
 from peakmem.cli.planning import RunOptions, estimate, plan_run
 from peakmem.cli.progress import RunProgress
 from peakmem.cli.run import console
 from peakmem.errors import ExitCode
+from peakmem.forecast.explain import explain
 from peakmem.forecast.model import Forecast
+from peakmem.report.explain import print_explanation
 from peakmem.report.json import check_writable, write_json
 from peakmem.report.terminal import print_forecast
 from peakmem.session.running import Ended
 from peakmem.trace.file import write_trace
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 INTERRUPTED = 130
 
@@ -43,6 +49,8 @@ def run(options: RunOptions) -> int:
     if options.save_target is not None and made.trace is not None:
         write_trace(made.trace, options.save_target, force=options.force)
     _report(made.forecast, made.ended, options)
+    if options.explain:
+        _explain(made, console(to_stderr=options.json_target == "-"))
     return exit_code(made.forecast, made.ended)
 
 
@@ -55,6 +63,14 @@ def _report(forecast: Forecast, ended: Ended, options: RunOptions) -> None:
         screen.print(f" the script's output ({ended.lines} lines) is in {Path(options.output)}", style="dim")
     if forecast.error is not None:
         screen.print("\n ".join(["", *ended.last_lines[-12:]]), markup=False, style="dim")
+
+
+def _explain(made: Made, screen: Console) -> None:
+    explained = explain(made.recording, made.trace) if made.trace is not None else None
+    if explained is None:
+        screen.print(" --explain: no layer with weights ran on the GPU: there is nothing to count", style="dim")
+    else:
+        print_explanation(explained, made.forecast, screen)
 
 
 def exit_code(forecast: Forecast, ended: Ended) -> int:

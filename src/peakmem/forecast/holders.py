@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from peakmem.forecast.model import Holder, Unneeded
-from peakmem.trace.attribution import KEPT, LOADED
+from peakmem.trace.attribution import KEPT, LOADED, OUTPUT
 from peakmem.trace.replay import Replay
 from peakmem.trace.roles import ContextKind, Role
 from peakmem.trace.where import Places
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from peakmem.trace.model import Trace
 
 MOST_HOLDERS = 40
+MOST_EXAMPLES = 3
 WORTH_A_WORD = 0.001
 """What need not be alive is told from this share of the peak on."""
 _NUMBER = re.compile(r"(?<![^.\[])\d+(?![^.\]])")
@@ -149,10 +150,10 @@ class _Look:
         def look(what: str, remedy: str, chosen: Callable[[_Block], bool]) -> None:
             blocks = [block for block in self._blocks if chosen(block)]
             if sum(block.size for block in blocks) >= WORTH_A_WORD * self._replay.at(self._moment).allocated > 0:
-                examples = _largest([blocks])[0]
-                names = tuple(dict.fromkeys(_title(block) for block in examples))[:3]
+                largest = sorted(blocks, key=lambda block: -block.size)[:MOST_EXAMPLES]
                 size = sum(block.size for block in blocks)
-                found.append(Unneeded(what=what, bytes=size, count=len(blocks), examples=names, remedy=remedy))
+                examples = tuple(_holder([block]) for block in largest)
+                found.append(Unneeded(what=what, bytes=size, count=len(blocks), examples=examples, remedy=remedy))
 
         def old(block: _Block) -> bool:
             return 0 <= block.step < step
@@ -174,7 +175,7 @@ class _Look:
             "del the variable (or let a function return) before the next forward pass",
             lambda block: (
                 block.role in (Role.TEMPORARY, Role.UNATTRIBUTED)
-                and (block.name.startswith((KEPT, "output ")))
+                and (block.name.startswith((KEPT, OUTPUT)))
                 and (old(block) or block.name.startswith(KEPT))
             ),
         )
@@ -182,6 +183,11 @@ class _Look:
             "inputs of an earlier step that a variable still holds",
             "del the batch, or load the next one in a function",
             lambda block: block.role is Role.INPUT and old(block) and block.name in renewed,
+        )
+        look(
+            "tensors of an earlier forward pass that are still held, by a graph or a list",
+            "keep numbers with .item(), results with .detach().cpu()",
+            lambda block: block.role is Role.UNATTRIBUTED and old(block) and block.phase == "forward",
         )
         look(
             "a second copy of the weights while they are loaded",
@@ -216,12 +222,6 @@ def _holder(blocks: list[_Block]) -> Holder:
         count=len(blocks),
         bytes=sum(block.size for block in blocks),
     )
-
-
-def _title(block: _Block) -> str:
-    name = block.name.removeprefix(f"{KEPT}: ")
-    module = f"in {block.module}" if block.module and block.role is not Role.GRADIENT else ""
-    return " ".join(part for part in (name, module, f"({block.line})" if block.line else "") if part)
 
 
 def _any_number(path: str) -> str:

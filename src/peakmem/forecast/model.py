@@ -151,14 +151,14 @@ class Unneeded:
         what: in words.
         bytes: how much, after rounding.
         count: how many blocks.
-        examples: the largest of them.
+        examples: the largest of them, one block each.
         remedy: what usually frees it.
     """
 
     what: str
     bytes: int
     count: int
-    examples: tuple[str, ...]
+    examples: tuple[Holder, ...]
     remedy: str
 
 

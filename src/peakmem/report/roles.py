@@ -104,6 +104,12 @@ def _details(holder: Holder) -> str:
     return f"{holder.name} ({made})" if made and holder.role != "workspace" else holder.name
 
 
+def _example(holder: Holder) -> str:
+    module = f"in {holder.module}" if holder.module and holder.role != "gradient" else ""
+    line = f"({short_line(holder.line)})" if holder.line else ""
+    return " ".join(part for part in (holder.name or (holder.op or ""), module, line) if part)
+
+
 def short_line(line: str | None) -> str:
     """`file.py:12` of a path with a line number."""
     return PurePosixPath(line).name if line else ""
@@ -116,6 +122,6 @@ def _unneeded(forecast: Forecast) -> Text:
         text.append(f"\n{format_size(row.bytes)}", style="yellow")
         text.append(f" {row.what} ({blocks})", style="default not bold")
         for example in row.examples[:2]:
-            text.append(f"\n    {example}", style="dim not bold")
+            text.append(f"\n    {_example(example)}", style="dim not bold")
         text.append(f"\n    {row.remedy}", style="not bold italic")
     return text

@@ -6,8 +6,8 @@ weight is saved for the backward pass), the one that lasts longest wins, in the 
 
 from __future__ import annotations
 
-import os.path
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from peakmem.trace.operators import Operation
@@ -28,6 +28,7 @@ _ORDER = {
 _LASTING = ("parameter", "buffer", "optimizer_state", "gradient")
 _LIBRARY_STATES = {"aten::_cudnn_init_dropout_state": "cuDNN dropout state"}
 KEPT = "kept after the backward pass"
+OUTPUT = "output"
 LOADED = "state dict being loaded"
 COPIED = "copied from the host"
 
@@ -123,8 +124,8 @@ class Attribution:
         if note.role == "loaded":
             return [owner(Role.TEMPORARY, f"{LOADED}: {note.name}")]
         if note.role == "output":
-            name = f"output {note.name}".rstrip()
-            return [owner(Role.TEMPORARY, f"{name} of {note.owner}")]
+            of = f" of {note.owner}" if note.owner else ""
+            return [owner(Role.TEMPORARY, f"{OUTPUT} {note.name}".rstrip() + of)]
         if note.role == "activation" and life.number in self._from_host and not self._in_module[life.born]:
             return [owner(Role.INPUT, COPIED)]
         if note.role == "activation" and (life.number in self._workspaces or self._library_state(life)):
@@ -162,8 +163,10 @@ class Attribution:
 
 def _together(names: set[str]) -> str:
     """A name for tensors that share one block: what their names begin with, up to a point."""
-    common = os.path.commonprefix(sorted(names)).rpartition(".")[0]
-    return f"{common}.* ({len(names)} in one block)" if common else f"{len(names)} tensors in one block"
+    first, last = min(names).split("."), max(names).split(".")
+    common = [part for part, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))]
+    where = ".".join([*common, "*"])
+    return f"{where} ({len(names)} in one block)"
 
 
 def _rank(note: Note) -> tuple[int, bool]:

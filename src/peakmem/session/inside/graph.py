@@ -27,6 +27,12 @@ def mark_nodes(tensors, contexts, native, see=None):
         node.register_prehook(_announce(set_context, number))
 
 
+def look_at_nodes(tensors, see):
+    """Call `see` with each node below some tensors and its name, once for each node."""
+    for node in _nodes(tensors):
+        see(node, node.name())
+
+
 def _announce(set_context, number):
     def hook(gradients):
         set_context(number)

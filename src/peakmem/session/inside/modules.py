@@ -10,11 +10,19 @@ def path_in(root, path, ambiguous):
 
 
 class ModuleTracker:
-    """Wraps `nn.Module.__call__`; knows the outermost modules that were called and the names of all below them."""
+    """Wraps `nn.Module.__call__`; knows the outermost modules that were called and the names of all below them.
+
+    Attributes:
+        roots: the outermost modules.
+        on_root, on_root_done: called with a root and its arguments, or its result.
+        layers: (name, class, shape, bytes of an element) of what layers with weights gave while `layers_open`.
+    """
 
     def __init__(self, torch, contexts):
         self.roots: weakref.WeakSet = weakref.WeakSet()
         self.on_root = self.on_root_done = None
+        self.layers = []
+        self.layers_open = True
         self._contexts = contexts
         self._torch = torch
         self._names: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
@@ -30,11 +38,15 @@ class ModuleTracker:
         def __call__(self, *args, **kwargs):
             root = getattr(threads, "root", None)
             if root is not None:
-                before = enter("module", name_of(root, self))
+                name = name_of(root, self)
+                before = enter("module", name)
                 try:
-                    return original(self, *args, **kwargs)
+                    result = original(self, *args, **kwargs)
                 finally:
                     leave(before)
+                if tracker.layers_open:
+                    tracker._layer(self, name, result)
+                return result
             root, name = tracker._root_of(self)
             threads.root = root
             before = enter("module", name)
@@ -44,12 +56,25 @@ class ModuleTracker:
                 result = original(self, *args, **kwargs)
                 if root is self and tracker.on_root_done is not None:
                     tracker.on_root_done(self, result)
+                if tracker.layers_open:
+                    tracker._layer(self, name, result)
                 return result
             finally:
                 leave(before)
                 threads.root = None
 
         module_class.__call__ = __call__
+
+    def _layer(self, module, name, result):
+        """Keep the size of what a layer gave: a module without parts that has a matrix of weights."""
+        if isinstance(result, (list, tuple)):
+            result = result[0] if result else None
+        if not isinstance(result, self._torch.Tensor) or not result.is_cuda:
+            return
+        if any(True for _ in module.children()):
+            return
+        if any(parameter.dim() > 1 for parameter in module.parameters(recurse=False)):
+            self.layers.append((name, type(module).__name__, tuple(result.shape), result.element_size()))
 
     def _root_of(self, module):
         """The outermost module and the name of one that was called from outside of all of them.

@@ -38,6 +38,8 @@ class Owners:
         self._saved = SavedTensors(torch, self.notes, self._hooked)
         self._leaves = weakref.WeakValueDictionary()
         self._parameters_seen = False
+        self._inputs = []
+        self._counted = weakref.WeakSet()
 
     def install(self):
         """Take the place of a few functions of torch, to see what passes."""
@@ -50,12 +52,19 @@ class Owners:
 
     # -------------------------------------------------------------- moments
 
-    def before_backward(self):
-        """A backward pass is about to begin."""
-        self._note_parameters()
+    def before_backward(self, tensors):
+        """A backward pass is about to begin from some tensors."""
+        if self.notes.open:
+            self._modules.layers_open = False
+            self._note_parameters()
+            for tensor in tensors:
+                if tensor.is_cuda:
+                    self.notes.note(tensor, OUTPUT, "loss")
 
     def node(self, node, name):
         """A node of the graph that the backward pass will evaluate."""
+        if not self.notes.open:
+            return
         if name.endswith("AccumulateGrad"):
             leaf = node.variable
             if leaf.is_cuda:
@@ -65,6 +74,8 @@ class Owners:
 
     def gradients(self):
         """Note the gradients that parameters have now: after a backward pass, and before an optimizer uses them."""
+        if not self.notes.open:
+            return
         seen = set()
         for parameter, name, owner in self._named_parameters():
             seen.add(id(parameter))
@@ -75,6 +86,8 @@ class Owners:
 
     def optimizer_stepped(self, optimizer):
         """Note the states of an optimizer that has just stepped."""
+        if not self.notes.open:
+            return
         notes, kind = self.notes, type(optimizer).__name__
         names = {id(parameter): name for parameter, name, _ in self._named_parameters()}
         for parameter, state in list(optimizer.state.items()):
@@ -89,10 +102,24 @@ class Owners:
 
     def finish(self):
         """The last look."""
+        if not self.notes.open:
+            return
         self._note_parameters()
         self.gradients()
         for optimizer in list(self._optimizers):
             self.optimizer_stepped(optimizer)
+
+    def model(self):
+        """How large the models are, and what their layers gave in the first forward pass, as plain values."""
+        sizes = {}
+        for parameter, _, _ in self._named_parameters():
+            sizes[id(parameter)] = (parameter.numel(), parameter.numel() * parameter.element_size())
+        return {
+            "parameters": sum(elements for elements, _ in sizes.values()),
+            "parameter_bytes": sum(size for _, size in sizes.values()),
+            "inputs": self._inputs,
+            "layers": self._modules.layers,
+        }
 
     # ---------------------------------------------------------- parameters
 
@@ -147,11 +174,16 @@ class Owners:
 
     def _root_called(self, root, args, kwargs):
         notes, owner = self.notes, type(root).__name__
+        if root in self._counted:  # layers are counted in one forward pass
+            self._modules.layers_open = False
+        self._counted.add(root)
         for path, tensor in notes.tensors_in((args, kwargs)):
             # What has a gradient function is the result of something, not an input.
             if tensor.is_cuda and tensor.grad_fn is None:
                 name = path.partition(".")[2]
                 notes.note(tensor, INPUT, f"argument {name}" if name[:1].isdigit() else name, owner)
+                if self._modules.layers_open and not self._modules.layers:
+                    self._inputs.append((name, tuple(tensor.shape), tensor.element_size(), tensor.is_floating_point()))
 
     def _root_done(self, root, result):
         notes, owner = self.notes, type(root).__name__

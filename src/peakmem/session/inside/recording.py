@@ -51,6 +51,7 @@ def describe(watch, reason):
         "contexts": watch.contexts.table,
         "events": watch.native.events() if watch._recording else b"",
         "snapshot": torch.cuda.memory._snapshot() if watch._recording else None,
+        "model": watch.owners.model(),
         "owners": watch.owners.notes.table(),
         "autocast": watch.owners.autocast,
         "uses": watch.native.uses(),

@@ -1,5 +1,6 @@
 """What autograd keeps for the backward pass, read off the nodes of its graph."""
 
+import threading
 from array import array
 
 from .notes import ACTIVATION, AUTOCAST_COPY
@@ -20,9 +21,7 @@ class Hooked:
     def __init__(self, torch, notes):
         self._torch = torch
         self._notes = notes
-        self._first = array("Q")
-        self._end = array("Q")
-        self._open = []
+        self._threads = threading.local()  # each thread numbers its own nodes
 
     def install(self):
         """Take the place of the two functions that set hooks and take them away."""
@@ -32,32 +31,41 @@ class Hooked:
 
         def push_noted(pack, unpack):
             push(self._packing(pack), unpack)
-            self._open.append(now())
+            self._stretches().open.append(now())
 
         def pop_noted():
             pop()
-            if self._open:
-                first, end = self._open.pop(), now()
+            stretches = self._stretches()
+            if stretches.open:
+                first, end = stretches.open.pop(), now()
                 if end > first:
-                    self._first.append(first)
-                    self._end.append(end)
+                    stretches.first.append(first)
+                    stretches.end.append(end)
 
         autograd._push_saved_tensors_default_hooks = push_noted
         autograd._pop_saved_tensors_default_hooks = pop_noted
 
     def made(self, sequence_number):
-        """Whether a node was made under hooks."""
-        if self._open and sequence_number >= self._open[0]:
+        """Whether a node that this thread made was made under hooks."""
+        stretches = self._stretches()
+        if stretches.open and sequence_number >= stretches.open[0]:
             return True
         # The latest stretches are the likely ones.
-        for index in range(len(self._first) - 1, -1, -1):
-            if self._first[index] <= sequence_number < self._end[index]:
+        for index in range(len(stretches.first) - 1, -1, -1):
+            if stretches.first[index] <= sequence_number < stretches.end[index]:
                 return True
         return False
 
     def forget(self):
         """Called between steps: nothing of the stretches so far is asked for again."""
-        del self._first[:], self._end[:]
+        stretches = self._stretches()
+        del stretches.first[:], stretches.end[:]
+
+    def _stretches(self):
+        found = getattr(self._threads, "stretches", None)
+        if found is None:
+            found = self._threads.stretches = _Stretches()
+        return found
 
     def _packing(self, pack):
         if not hasattr(pack, "__code__"):
@@ -73,6 +81,15 @@ class Hooked:
         packed.__dict__.update(pack.__dict__)
         packed.__wrapped__ = pack
         return packed
+
+
+class _Stretches:
+    """Numbers of the nodes that one thread made under hooks."""
+
+    def __init__(self):
+        self.first = array("Q")
+        self.end = array("Q")
+        self.open = []
 
 
 class SavedTensors:

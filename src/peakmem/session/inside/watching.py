@@ -10,7 +10,7 @@ import weakref
 
 from . import distributed, stopping
 from .contexts import Contexts
-from .graph import mark_nodes
+from .graph import look_at_nodes, mark_nodes
 from .modules import ModuleTracker
 from .native import Native
 from .owners import Owners
@@ -61,8 +61,10 @@ class _Backward:
         watch = self._watch
         if watch.backward_depth == 0:
             watch.mark("backward", retained=self._retained)
-            watch.owners.before_backward()
+            watch.owners.before_backward(self._tensors)
             mark_nodes(self._tensors, watch.contexts, watch.native, watch.owners.node)
+        else:  # of a segment that was computed again, in a thread of the engine
+            look_at_nodes(self._tensors, watch.owners.node)
         self._tensors = None
         watch.backward_depth += 1
         self._before = watch.contexts.enter("phase", "backward")
