@@ -54,8 +54,8 @@ def room_of(gpu: str | None, memory: str | None, *, cuda: str) -> Room:
     return Room(
         card=card,
         capacity=card.total_memory - context,
-        why=f"{format_size(card.total_memory)} of {card.name} without the CUDA context (estimated, "
-        f"{format_size(context, digits=0)})",
+        why=f"{format_size(card.total_memory)} {'of memory' if memory else f'of the {card.name}'}, less the CUDA context "
+        f"(estimated: {format_size(context, digits=0)})",
     )
 
 

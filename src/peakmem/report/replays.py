@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from rich.console import Console
@@ -36,7 +37,7 @@ def sparkline(values: Array, *, highest: int, width: int) -> str:
     if not len(values) or highest <= 0:
         return ""
     edges = np.linspace(0, len(values), min(width, len(values)) + 1).astype(int)
-    columns = [int(values[a:b].max()) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    columns = [int(values[a:b].max()) for a, b in pairwise(edges)]
     steps = len(_BARS) - 1
     return "".join(_BARS[max(-(-value * steps // highest), 1) if value else 0] for value in columns)
 
