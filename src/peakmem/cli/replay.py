@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    epilog="Exit codes: 0 done (with --gpu or --memory: it fits under one setting at least), 1 it fits under none, 2 bad "
-    "input."
+    epilog="Exit codes: 0 done (with --gpu or --memory: it fits under one of the settings), 1 it fits under none, "
+    "2 bad input."
 )
 @click.argument("trace", metavar="TRACE|SNAPSHOT")
 @click.option(

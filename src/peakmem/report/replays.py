@@ -42,7 +42,8 @@ def sparkline(values: Array, *, highest: int, width: int) -> str:
     return "".join(_BARS[max(-(-value * steps // highest), 1) if value else 0] for value in columns)
 
 
-def _row(name: str, cells: Sequence[str]) -> str:
+def row_text(name: str, cells: Sequence[str]) -> str:
+    """Settings and figures in columns of equal width."""
     return f"{name:{_NAME}}" + "".join(f"{cell:>{_CELL}}" for cell in cells)
 
 
@@ -51,7 +52,7 @@ def print_row(console: Console, name: str, cells: Sequence[str], *, style: str =
     if len(name) >= _NAME:
         console.print(Text(name), soft_wrap=True)
         name = ""
-    console.print(Text(_row(name, cells) + mark, style=style), soft_wrap=True)
+    console.print(Text(row_text(name, cells) + mark, style=style), soft_wrap=True)
 
 
 def print_replays(
@@ -66,7 +67,7 @@ def print_replays(
         capacity: bytes that the allocator could get, if there was a limit.
     """
     columns = ["reserved", "active", "stranded", "floor" if floors else "segments", "retries"]
-    console.print(Text(_row("settings", columns), style="dim"))
+    console.print(Text(row_text("settings", columns), style="dim"))
     for index, replayed in enumerate(replays):
         floor = floors[index].size if floors else None
         segments = f"{replayed.segments:,}" if replayed.segments else "-"

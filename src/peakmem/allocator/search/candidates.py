@@ -108,7 +108,7 @@ def _accepted(found: Sequence[Candidate], situation: Situation) -> list[Candidat
 
 
 def size_groups(sizes: Array) -> list[tuple[int, int]]:
-    """Groups of similar sizes above 20 MiB: the smallest size of each and the bytes asked for in it, most bytes first."""
+    """Groups of similar sizes above 20 MiB, most bytes first: the smallest size and all bytes asked for in each."""
     large = np.sort(sizes[sizes > _MIN_SPLIT])
     if not len(large):
         return []
