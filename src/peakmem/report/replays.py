@@ -26,6 +26,13 @@ def name_of(alloc_conf: str) -> str:
     return alloc_conf or _DEFAULT
 
 
+def floor_text(floor: Floor | None) -> str:
+    """A floor as it is printed: `-` if it was not looked for, `none` if no capacity is enough."""
+    if floor is None:
+        return "-"
+    return format_size(floor.size) if floor.size is not None else "none"
+
+
 def sparkline(values: Array, *, highest: int, width: int) -> str:
     """Values over time as a row of bars; each column shows the highest of its stretch.
 
@@ -69,13 +76,12 @@ def print_replays(
     columns = ["reserved", "active", "stranded", "floor" if floors else "segments", "retries"]
     console.print(Text(row_text("settings", columns), style="dim"))
     for index, replayed in enumerate(replays):
-        floor = floors[index].size if floors else None
         segments = f"{replayed.segments:,}" if replayed.segments else "-"
         cells = [
             "no room" if replayed.ran_out else format_size(replayed.reserved),
             format_size(replayed.active),
             format_size(replayed.stranded),
-            (format_size(floor) if floor else "none") if floors else segments,
+            floor_text(floors[index]) if floors else segments,
             f"{replayed.retries:,}",
         ]
         print_row(console, name_of(replayed.alloc_conf), cells, style="red" if replayed.ran_out else "")
@@ -124,6 +130,6 @@ def print_timelines(replays: Sequence[Replayed], console: Console, *, capacity: 
         bars = sparkline(curve.reserved, highest=highest, width=max(int(width * share), 1))
         line = Text(name_of(replayed.alloc_conf))
         if curve.grew > WORTH_SAYING * replayed.reserved:
-            line.append(f"  stranded memory grew by {format_size(curve.grew)} in the second half", style="yellow")
+            line.append(f"  stranded memory grew by {format_size(curve.grew)}", style="yellow")
         console.print(line)
         console.print(Text("  ") + Text(bars, style="cyan") + Text("✗" if replayed.ran_out else "", style="red"))

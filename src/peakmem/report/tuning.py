@@ -16,7 +16,7 @@ from peakmem.allocator.search.judging import ranked
 from peakmem.allocator.search.paste import pastes
 from peakmem.allocator.settings import TorchVersion
 from peakmem.report.replay_json import document, replayed_as_json
-from peakmem.report.replays import WORTH_SAYING, name_of, print_row, print_timelines, row_text
+from peakmem.report.replays import WORTH_SAYING, floor_text, name_of, print_row, print_timelines, row_text
 from peakmem.units import format_size
 
 SHOWN = 8
@@ -54,7 +54,7 @@ def verdict(found: Found, judgement: Judgement) -> str:
         stranded = base.free.reserved - base.free.active
         room = ""
         if judgement.outcome is Outcome.FITS_ALREADY and found.capacity is not None:
-            room = f"It fits as it is, with {format_size(found.capacity - _reserved(base))} spare. "
+            room = f"It fits as it is, with {format_size(found.capacity - base.reserved)} spare. "
         share = stranded / base.free.reserved if base.free.reserved else 0
         fragmentation = (
             "nothing here is fragmentation"
@@ -70,13 +70,13 @@ def verdict(found: Found, judgement: Judgement) -> str:
         if best.candidate.alloc_conf == base.candidate.alloc_conf:
             conf = f"{conf} from a tidy start"
         return (
-            f"{conf} makes it fit: {format_size(_reserved(best))} reserved, {format_size(found.capacity)} to be had. "
+            f"{conf} makes it fit: {format_size(best.reserved)} reserved, {format_size(found.capacity)} to be had. "
             f"Under {own} it runs out of memory."
         )
-    gain = _reserved(base) - _reserved(best)
+    gain = base.reserved - best.reserved
     return (
-        f"{conf} takes {format_size(gain)} less: {format_size(_reserved(best))} reserved instead of "
-        f"{format_size(_reserved(base))} under {own}."
+        f"{conf} takes {format_size(gain)} less: {format_size(best.reserved)} reserved instead of "
+        f"{format_size(base.reserved)} under {own}."
     )
 
 
@@ -86,39 +86,35 @@ def _too_little(found: Found, judgement: Judgement) -> str:
     if not judgement.is_fragmentation:
         return (
             f"{text}; nothing here is fragmentation: {format_size(judgement.least)} are in use at one time under the "
-            f"most frugal settings, and there are {format_size(found.capacity)} to be had. No option can help; a smaller "
-            "batch, checkpointing or a larger card can."
+            f"most frugal settings, and there are {format_size(found.capacity)} to be had. No option can help; a "
+            "smaller batch, checkpointing or a larger card can."
         )
     assert judgement.best is not None
-    assert judgement.best.floor.size is not None
-    lost = judgement.best.floor.size - judgement.least
+    assert judgement.needed is not None
+    lost = judgement.needed - judgement.least
     return (
         f"{text} even under the best settings tried, {name_of(judgement.best.candidate.alloc_conf)}: "
-        f"{format_size(judgement.best.floor.size)} are needed, of which {format_size(lost)} are fragmentation that no "
+        f"{format_size(judgement.needed)} are needed, of which {format_size(lost)} are fragmentation that no "
         "option removes."
     )
 
 
 def growth(found: Found, best: Tried | None) -> str:
-    """Whether stranded memory keeps growing, and whether the best settings stop it; empty if it does not."""
+    """Whether stranded memory grows, and whether the best settings stop it; empty if it does not."""
     base = found.baseline.free
     if base.curve.grew <= WORTH_SAYING * base.reserved:
         return ""
     text = (
-        f"Under {name_of(base.alloc_conf)} stranded memory was still growing: by {format_size(base.curve.grew)} in the "
-        "second half of the trace, so a longer run would take more"
+        f"Under {name_of(base.alloc_conf)} stranded memory grows: by {format_size(base.curve.grew)} after the first "
+        "quarter of the trace, while no more is in use"
     )
     if best is None or best.is_baseline:
         return text + "."
     grew = best.free.curve.grew
     name = name_of(best.candidate.alloc_conf)
     if grew <= WORTH_SAYING * best.free.reserved:
-        return f"{text}. {name} stops that ({format_size(grew)})."
+        return f"{text}. {name} stops that."
     return f"{text}. Under {name} it still grows, by {format_size(grew)}."
-
-
-def _reserved(tried: Tried) -> int:
-    return (tried.limited or tried.free).reserved
 
 
 def print_tuning(
@@ -140,7 +136,7 @@ def print_tuning(
             console.print(Text(line, style=style), soft_wrap=True)
 
     paragraph(verdict(found, judgement), _STYLES[judgement.outcome])
-    if sentence := growth(found, best):
+    if judgement.outcome is not Outcome.TOO_LITTLE and (sentence := growth(found, best)):
         paragraph(sentence)
     if verified is not None:
         paragraph(_verified(verified, best))
@@ -181,7 +177,7 @@ _STYLES = {
 def _verified(verified: Verified, best: Tried | None) -> str:
     if not verified.fits:
         return f"A fresh run of the command under {name_of(verified.alloc_conf)} ran out of memory all the same."
-    expected = _reserved(best) if best is not None and verified.limited else best.free.reserved if best else 0
+    expected = best.reserved if best is not None and verified.limited else best.free.reserved if best else 0
     how = "with that memory" if verified.limited else "without a limit"
     text = f"Verified by a fresh run of the command ({verified.steps} steps, {how}): {format_size(verified.reserved)} "
     return text + (
@@ -202,12 +198,12 @@ def _table(found: Found, judgement: Judgement, console: Console, *, show_all: bo
         replayed = tried.limited or tried.free
         name = name_of(tried.candidate.alloc_conf)
         if tried.is_baseline:
-            name += ", as it is"
+            name += " *"
         elif tried.candidate.alloc_conf == found.baseline.candidate.alloc_conf:
-            name += ", tidy start"
+            name += ", tidy"
         cells = (
             "no room" if replayed.ran_out else format_size(replayed.reserved),
-            format_size(tried.floor.size) if tried.floor.size else "none",
+            floor_text(tried.floor),
             format_size(replayed.stranded),
             f"{replayed.retries:,}" if limited else "-",
             format_size(tried.free.curve.grew, digits=1),
@@ -217,9 +213,11 @@ def _table(found: Found, judgement: Judgement, console: Console, *, show_all: bo
         print_row(console, name, cells, style=style, mark=" <" if is_best else "")
     if len(shown) < len(rows):
         console.print(Text(f"and {len(rows) - len(shown)} more (--all shows them)", style="dim"))
-    console.print(
-        Text("floor: the smallest capacity that works; grew: stranded memory, in the second half", style="dim")
-    )
+    legend = "* as it is; floor: the smallest capacity that works; grew: stranded memory, after the first quarter of the trace"
+    if any(one.candidate.alloc_conf == found.baseline.candidate.alloc_conf for one in shown if not one.is_baseline):
+        legend += "; tidy: what was there at the start lies without gaps, as for all rows but the first"
+    for line in textwrap.wrap(legend, console.width):
+        console.print(Text(line, style="dim"), soft_wrap=True)
 
 
 def _drawn(found: Found, best: Tried | None) -> list[Replayed]:

@@ -37,6 +37,7 @@ class Judgement:
         least: bytes in use at a time at least, under whatever settings were tried: no setting can go below.
         short: bytes missing under the best settings; 0 if it fits or the memory is unknown.
         is_fragmentation: whether a noticeable part of what is missing is memory that is stranded.
+        needed: the lowest floor that was found; None if none was looked for.
     """
 
     outcome: Outcome
@@ -44,6 +45,7 @@ class Judgement:
     least: int
     short: int
     is_fragmentation: bool
+    needed: int | None = None
 
 
 def judge(found: Found) -> Judgement:
@@ -72,9 +74,8 @@ def _judged(outcome: Outcome, best: Tried | None, least: int) -> Judgement:
 
 
 def _too_little(everything: list[Tried], capacity: int, least: int) -> Judgement:
-    known = [tried for tried in everything if tried.floor.size is not None]
-    best = min(known, key=lambda tried: (tried.floor.size or 0, tried.candidate.options), default=None)
-    needed = best.floor.size if best is not None and best.floor.size is not None else least
+    known = [(tried.floor.size, tried) for tried in everything if tried.floor and tried.floor.size is not None]
+    needed, best = min(known, key=lambda pair: (pair[0], pair[1].candidate.options), default=(least, None))
     short = max(needed - capacity, 0)
     return Judgement(
         outcome=Outcome.TOO_LITTLE,
@@ -82,27 +83,23 @@ def _too_little(everything: list[Tried], capacity: int, least: int) -> Judgement
         least=least,
         short=short,
         is_fragmentation=needed - least > WORTH * needed,
+        needed=needed if best is not None else None,
     )
 
 
 def _best(tried: list[Tried]) -> Tried:
     """The least reserved memory; among near equals without retries, the fewest options, then the lowest floor."""
 
-    def reserved(one: Tried) -> int:
-        return (one.limited or one.free).reserved
-
     def retries(one: Tried) -> int:
         return one.limited.retries if one.limited is not None else 0
 
     calm = [one for one in tried if not retries(one)] or tried
-    lowest = min(reserved(one) for one in calm)
-    near = [one for one in calm if reserved(one) <= lowest * (1 + NEAR)]
-    return min(near, key=lambda one: (one.candidate.options, one.floor.size or 0, not one.is_baseline))
+    lowest = min(one.reserved for one in calm)
+    near = [one for one in calm if one.reserved <= lowest * (1 + NEAR)]
+    return min(near, key=lambda one: (one.candidate.options, not one.is_baseline, one.reserved))
 
 
 def ranked(found: Found) -> list[Tried]:
     """All that was tried for a table: what fits first, then by reserved memory; the baseline is the first row."""
-    others = sorted(
-        found.tried, key=lambda one: (not one.fits, (one.limited or one.free).reserved, one.floor.size or 0)
-    )
+    others = sorted(found.tried, key=lambda one: (not one.fits, one.reserved, one.candidate.options))
     return [found.baseline, *others]

@@ -6,11 +6,15 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
 from peakmem.allocator.replay import Floor, Replayed, Replayer
 from peakmem.allocator.search.candidates import Candidate, Situation, pairs, singles
 from peakmem.errors import PeakmemError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,15 +25,20 @@ class Tried:
         candidate: the settings.
         free: the replay without a limit.
         limited: the replay with the memory there is; None if that is unknown.
-        floor: the smallest capacity that works.
+        floor: the smallest capacity that works; None if there was no time to look for it.
         is_baseline: whether it stands for the trace as it is.
     """
 
     candidate: Candidate
     free: Replayed
     limited: Replayed | None
-    floor: Floor
+    floor: Floor | None
     is_baseline: bool = False
+
+    @property
+    def reserved(self) -> int:
+        """Peak bytes reserved with the memory there is, or without a limit if that is unknown."""
+        return (self.limited or self.free).reserved
 
     @property
     def fits(self) -> bool:
@@ -70,6 +79,8 @@ def search(
 ) -> Found:
     """Try settings until all are done, the time is up or the user stops it.
 
+    First every candidate is replayed, then pairs of the best, then the floors are looked for, the best settings first.
+
     Args:
         replayer: replays the trace.
         capacity: bytes that the allocator can get; None if unknown.
@@ -85,9 +96,8 @@ def search(
     started = time.monotonic()
     recorded = replayer.trace.meta.alloc_conf
     own = recorded if alloc_conf is None else alloc_conf
-    baseline = _try(
-        replayer, Candidate(alloc_conf=own, why="as it is", exact_start=own == recorded), capacity, is_baseline=True
-    )
+    as_it_is = Candidate(alloc_conf=own, why="as it is", exact_start=own == recorded)
+    baseline = replace(_replayed(replayer, as_it_is, capacity), is_baseline=True)
     situation = Situation(
         requests=replayer.requests,
         version=replayer.version,
@@ -95,23 +105,40 @@ def search(
         total=total,
         active=baseline.free.active,
     )
-    first = [
-        c for c in _others(replayer, baseline) + singles(situation) if c.alloc_conf != own or c.exact_start is False
-    ]
-    run = _Run(replayer, capacity, started + seconds, workers or os.cpu_count() or 1, on_progress)
-    run.do(first)
-    if not run.over:
-        best = sorted(run.tried, key=lambda tried: (tried.floor.size or 0, tried.free.reserved))
-        done = {tried.candidate.alloc_conf for tried in run.tried} | {own}
-        run.do([c for c in pairs(situation, [t.candidate for t in best]) if c.alloc_conf not in done])
+    run = _Run(started + seconds, workers or os.cpu_count() or 1)
+
+    def replay_all(candidates: list[Candidate]) -> list[Tried]:
+        return run.do(
+            [partial(_replayed, replayer, candidate, capacity) for candidate in candidates],
+            lambda tried, done, of: on_progress(tried.candidate.alloc_conf, done, of),
+        )
+
+    first = _others(replayer, baseline) + [one for one in singles(situation) if one.alloc_conf != own]
+    tried = replay_all(first)
+    best = sorted(tried, key=_rank)
+    done = {one.candidate.alloc_conf for one in tried} | {own}
+    tried += replay_all([c for c in pairs(situation, [t.candidate for t in best]) if c.alloc_conf not in done])
+    left = run.left
+    order = [baseline, *sorted(tried, key=_rank)]
+    with_floors = {
+        id(before): after
+        for before, after in run.do(
+            [partial(_with_floor, replayer, one) for one in order],
+            lambda pair, done, of: on_progress(f"floor of {pair[0].candidate.alloc_conf or 'the defaults'}", done, of),
+        )
+    }
     return Found(
-        baseline=baseline,
-        tried=tuple(run.tried),
+        baseline=with_floors.get(id(baseline), baseline),
+        tried=tuple(with_floors.get(id(one), one) for one in tried),
         capacity=capacity,
-        left=run.left,
+        left=left,
         stopped=run.stopped,
         seconds=time.monotonic() - started,
     )
+
+
+def _rank(tried: Tried) -> tuple[bool, int]:
+    return not tried.fits, tried.reserved
 
 
 def _others(replayer: Replayer, baseline: Tried) -> list[Candidate]:
@@ -130,66 +157,55 @@ def _others(replayer: Replayer, baseline: Tried) -> list[Candidate]:
     return found
 
 
-def _try(replayer: Replayer, candidate: Candidate, capacity: int | None, *, is_baseline: bool = False) -> Tried:
-    conf = candidate.alloc_conf
-    exact = candidate.exact_start
+def _replayed(replayer: Replayer, candidate: Candidate, capacity: int | None) -> Tried:
+    conf, exact = candidate.alloc_conf, candidate.exact_start
     free = replayer.replay(conf, exact_start=exact)
     limited = None if capacity is None else replayer.replay(conf, capacity=capacity, exact_start=exact)
-    floor = replayer.floor(conf, exact_start=exact)
-    return Tried(candidate=candidate, free=free, limited=limited, floor=floor, is_baseline=is_baseline)
+    return Tried(candidate=candidate, free=free, limited=limited, floor=None)
+
+
+def _with_floor(replayer: Replayer, tried: Tried) -> tuple[Tried, Tried]:
+    candidate = tried.candidate
+    return tried, replace(tried, floor=replayer.floor(candidate.alloc_conf, exact_start=candidate.exact_start))
 
 
 class _Run:
-    """Candidates on several cores, until they are done, the time is up, or the user stops it."""
+    """Jobs on several cores, until they are done, the time is up, or the user stops it."""
 
-    def __init__(
-        self,
-        replayer: Replayer,
-        capacity: int | None,
-        until: float,
-        workers: int,
-        on_progress: Callable[[str, int, int], None],
-    ) -> None:
-        self.tried: list[Tried] = []
+    def __init__(self, until: float, workers: int) -> None:
         self.left = 0
         self.stopped = False
-        self._replayer = replayer
-        self._capacity = capacity
         self._until = until
         self._workers = workers
-        self._on_progress = on_progress
-        self._planned = 0
 
     @property
     def over(self) -> bool:
         """Whether nothing more is to be started."""
         return self.stopped or time.monotonic() >= self._until
 
-    def do(self, candidates: Sequence[Candidate]) -> None:
-        """Try candidates, in their order."""
-        waiting = list(candidates)
-        self._planned += len(waiting)
+    def do(self, jobs: Sequence[Callable[[], T]], on_done: Callable[[T, int, int], None]) -> list[T]:
+        """Do jobs in their order; gives what came of those that ended in time."""
+        waiting = list(jobs)
         pool = ThreadPoolExecutor(self._workers, thread_name_prefix="replay")
-        running: set[Future[Tried]] = set()
+        running: set[Future[T]] = set()
+        results: list[T] = []
         try:
             while (waiting or running) and not self.over:
                 while waiting and len(running) < self._workers:
-                    running.add(pool.submit(_try, self._replayer, waiting.pop(0), self._capacity))
+                    running.add(pool.submit(waiting.pop(0)))
                 done, running = wait(
                     running, timeout=max(self._until - time.monotonic(), 0), return_when=FIRST_COMPLETED
                 )
                 for future in done:
-                    self._take(future)
+                    if future.exception() is None:
+                        results.append(future.result())
+                        on_done(results[-1], len(results), len(jobs))
+                    elif not isinstance(future.exception(), PeakmemError):
+                        future.result()
+                    else:  # settings that this PyTorch takes but can't carry out here
+                        self.left += 1
         except KeyboardInterrupt:
             self.stopped = True
         self.left += len(waiting) + len(running)
         pool.shutdown(wait=False, cancel_futures=True)
-
-    def _take(self, future: Future[Tried]) -> None:
-        try:
-            tried = future.result()
-        except PeakmemError:  # settings that this PyTorch takes but can't carry out here
-            self.left += 1
-            return
-        self.tried.append(tried)
-        self._on_progress(tried.candidate.alloc_conf, len(self.tried), self._planned)
+        return results
