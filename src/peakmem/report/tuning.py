@@ -213,7 +213,10 @@ def _table(found: Found, judgement: Judgement, console: Console, *, show_all: bo
         print_row(console, name, cells, style=style, mark=" <" if is_best else "")
     if len(shown) < len(rows):
         console.print(Text(f"and {len(rows) - len(shown)} more (--all shows them)", style="dim"))
-    legend = "* as it is; floor: the smallest capacity that works; grew: stranded memory, after the first quarter of the trace"
+    legend = (
+        "* as it is; floor: the smallest capacity that works; "
+        "grew: stranded memory, after the first quarter of the trace"
+    )
     if any(one.candidate.alloc_conf == found.baseline.candidate.alloc_conf for one in shown if not one.is_baseline):
         legend += "; tidy: what was there at the start lies without gaps, as for all rows but the first"
     for line in textwrap.wrap(legend, console.width):

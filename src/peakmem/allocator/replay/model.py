@@ -57,7 +57,7 @@ class Curve:
 
     @property
     def grew(self) -> int:
-        """By how much reserved rose above its peak in the first quarter of the trace, beyond what active rose by, bytes.
+        """By how much reserved rose above its peak in the first quarter, beyond what active rose by, bytes.
 
         0 where the rest asks for clearly more than the first quarter, as in the trace of a single step: what is
         reserved for that says nothing about longer runs.
