@@ -16,6 +16,7 @@ _COMMANDS = {
     "report": ("report", "Draw a trace as one HTML page."),
     "diff": ("diff", "Say what grew between two traces or forecasts."),
     "replay": ("replay", "Replay a trace or snapshot under other allocator settings, or on another card."),
+    "tune": ("tune", "Find the allocator settings that make it fit, or say that none does."),
     "explain": ("explain", "Read an out-of-memory message and say what happened and what helps."),
     "conf": ("conf", "Check and explain PYTORCH_CUDA_ALLOC_CONF."),
     "exec": ("exec_", "Start a real run with allocator settings in place."),

@@ -11,11 +11,18 @@ if TYPE_CHECKING:
     from peakmem.cli.room import Room
 
 
-@click.command(epilog="Exit codes: 0 done (with --gpu or --memory: it fits under a setting at least), 1 it fits under none,"
-               " 2 bad input.")  # fmt: skip
+@click.command(
+    epilog="Exit codes: 0 done (with --gpu or --memory: it fits under one of the settings), 1 it fits under none, "
+    "2 bad input."
+)
 @click.argument("trace", metavar="TRACE|SNAPSHOT")
-@click.option("--alloc-conf", "alloc_confs", multiple=True, metavar="STR",
-              help="Settings to replay under; may be given several times, '' are the defaults. [those of the trace]")  # fmt: skip
+@click.option(
+    "--alloc-conf",
+    "alloc_confs",
+    multiple=True,
+    metavar="STR",
+    help="Settings to replay under; may be given several times, '' are the defaults. [those of the trace]",
+)
 @click.option("--gpu", metavar="NAME", help="The card to fit into: 4090, a100-80, ... (peakmem gpus lists them).")
 @click.option("--memory", metavar="SIZE", help="Total memory of the card instead, such as 24GiB.")
 @click.option("--floor", is_flag=True, help="Find the smallest capacity that works under each, too.")
@@ -85,9 +92,10 @@ def _print(console: Any, replays: list[Replayed], floors: list[Floor], room: Roo
     from rich.text import Text
 
     from peakmem.report.replays import print_replays
+    from peakmem.units import format_size
 
     requests = replays[0].requests
-    where = f"; the allocator can get {room.why}" if room.why else ""
+    where = f"; there is room for {format_size(room.capacity)}: {room.why}" if room.capacity else ""
     console.print(Text(f"{requests:,} requests through the allocator of torch {replays[0].torch}{where}", style="dim"))
     console.print()
     print_replays(replays, console, floors=floors, capacity=room.capacity)

@@ -54,9 +54,13 @@ def room_of(gpu: str | None, memory: str | None, *, cuda: str) -> Room:
     return Room(
         card=card,
         capacity=card.total_memory - context,
-        why=f"{format_size(card.total_memory)} of {card.name} without the CUDA context (estimated, "
-        f"{format_size(context, digits=0)})",
+        why=less_context(card.total_memory, context),
     )
+
+
+def less_context(total: int, context: int) -> str:
+    """Where a capacity comes from, in words; both in bytes."""
+    return f"{format_size(total)} less the CUDA context (estimated: {format_size(context, digits=0)})"
 
 
 def recorded_room(trace: Trace, device: int, *, reserved: int) -> Room | None:

@@ -24,7 +24,7 @@ def replayed_as_json(replayed: Replayed, floor: Floor | None = None) -> dict[str
         },
         "most_stranded": replayed.most_stranded,
         "end_reserved": replayed.end_reserved,
-        "grew_in_second_half": replayed.curve.grew,
+        "grew": replayed.curve.grew,
         "segments": replayed.segments,
         "device_allocs": replayed.device_allocs,
         "retries": replayed.retries,

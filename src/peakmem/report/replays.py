@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from rich.console import Console
@@ -25,6 +26,13 @@ def name_of(alloc_conf: str) -> str:
     return alloc_conf or _DEFAULT
 
 
+def floor_text(floor: Floor | None) -> str:
+    """A floor as it is printed: `-` if it was not looked for, `none` if no capacity is enough."""
+    if floor is None:
+        return "-"
+    return format_size(floor.size) if floor.size is not None else "none"
+
+
 def sparkline(values: Array, *, highest: int, width: int) -> str:
     """Values over time as a row of bars; each column shows the highest of its stretch.
 
@@ -36,12 +44,13 @@ def sparkline(values: Array, *, highest: int, width: int) -> str:
     if not len(values) or highest <= 0:
         return ""
     edges = np.linspace(0, len(values), min(width, len(values)) + 1).astype(int)
-    columns = [int(values[a:b].max()) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    columns = [int(values[a:b].max()) for a, b in pairwise(edges)]
     steps = len(_BARS) - 1
     return "".join(_BARS[max(-(-value * steps // highest), 1) if value else 0] for value in columns)
 
 
-def _row(name: str, cells: Sequence[str]) -> str:
+def row_text(name: str, cells: Sequence[str]) -> str:
+    """Settings and figures in columns of equal width."""
     return f"{name:{_NAME}}" + "".join(f"{cell:>{_CELL}}" for cell in cells)
 
 
@@ -50,7 +59,7 @@ def print_row(console: Console, name: str, cells: Sequence[str], *, style: str =
     if len(name) >= _NAME:
         console.print(Text(name), soft_wrap=True)
         name = ""
-    console.print(Text(_row(name, cells) + mark, style=style), soft_wrap=True)
+    console.print(Text(row_text(name, cells) + mark, style=style), soft_wrap=True)
 
 
 def print_replays(
@@ -65,15 +74,14 @@ def print_replays(
         capacity: bytes that the allocator could get, if there was a limit.
     """
     columns = ["reserved", "active", "stranded", "floor" if floors else "segments", "retries"]
-    console.print(Text(_row("settings", columns), style="dim"))
+    console.print(Text(row_text("settings", columns), style="dim"))
     for index, replayed in enumerate(replays):
-        floor = floors[index].size if floors else None
         segments = f"{replayed.segments:,}" if replayed.segments else "-"
         cells = [
             "no room" if replayed.ran_out else format_size(replayed.reserved),
             format_size(replayed.active),
             format_size(replayed.stranded),
-            (format_size(floor) if floor else "none") if floors else segments,
+            floor_text(floors[index]) if floors else segments,
             f"{replayed.retries:,}",
         ]
         print_row(console, name_of(replayed.alloc_conf), cells, style="red" if replayed.ran_out else "")
@@ -122,6 +130,6 @@ def print_timelines(replays: Sequence[Replayed], console: Console, *, capacity: 
         bars = sparkline(curve.reserved, highest=highest, width=max(int(width * share), 1))
         line = Text(name_of(replayed.alloc_conf))
         if curve.grew > WORTH_SAYING * replayed.reserved:
-            line.append(f"  stranded memory grew by {format_size(curve.grew)} in the second half", style="yellow")
+            line.append(f"  stranded memory grew by {format_size(curve.grew)}", style="yellow")
         console.print(line)
         console.print(Text("  ") + Text(bars, style="cyan") + Text("✗" if replayed.ran_out else "", style="red"))

@@ -37,6 +37,9 @@ class RanOut:
 POINTS = 240
 """Points of the curve of a whole trace."""
 
+STATIONARY = 1.1
+"""How far the peaks of active memory in the first quarter and in the rest may differ for a trace to be repetitive."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Curve:
@@ -54,13 +57,18 @@ class Curve:
 
     @property
     def grew(self) -> int:
-        """By how much the peak of reserved rose in the second half of the trace beyond what active rose by, bytes."""
-        half = len(self.reserved) // 2
-        if not half:
+        """By how much reserved rose above its peak in the first quarter, beyond what active rose by, bytes.
+
+        0 where the rest asks for clearly more than the first quarter, as in the trace of a single step: what is
+        reserved for that says nothing about longer runs.
+        """
+        first = len(self.reserved) // 4
+        if not first:
             return 0
-        reserved = int(self.reserved[half:].max() - self.reserved[:half].max())
-        active = int(self.active[half:].max() - self.active[:half].max())
-        return max(reserved - max(active, 0), 0)
+        before, after = int(self.active[:first].max()), int(self.active[first:].max())
+        if after > before * STATIONARY:
+            return 0
+        return max(int(self.reserved[first:].max() - self.reserved[:first].max()) - max(after - before, 0), 0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
