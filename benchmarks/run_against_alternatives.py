@@ -22,7 +22,8 @@ from pathlib import Path
 
 ON = """
 def on(device, thing):
-    return thing if device == "cpu" else thing.to(device)  # modules of fake tensors can't be moved, even to where they are
+    # Modules of fake tensors can't be moved, not even to where they are.
+    return thing if device == "cpu" else thing.to(device)
 """
 GPT2 = """
 import torch
@@ -74,7 +75,9 @@ MODELS = {"gpt2": GPT2, "resnet50": RESNET50}
 def seconds(*command: str) -> float:
     """Wall time of a command that must end well."""
     start = time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"}, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"}, check=False
+    )
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
     return time.monotonic() - start
@@ -91,7 +94,9 @@ def main() -> None:
             for way, rest in (("peakmem", PEAKMEM), ("fake", FAKE), ("cpu", CPU)):
                 scripts[way] = Path(folder) / f"{name}_{way}.py"
                 scripts[way].write_text(ON + MODELS[name] + rest)
-            ours = seconds(sys.executable, "-m", "peakmem", "run", "--no-range", "--steps", "3", str(scripts["peakmem"]))
+            ours = seconds(
+                sys.executable, "-m", "peakmem", "run", "--no-range", "--steps", "3", str(scripts["peakmem"])
+            )
             fake = seconds(sys.executable, str(scripts["fake"]))
             cpu = seconds(sys.executable, str(scripts["cpu"]))
             print(f"{name:10} {ours:10.1f} {fake:8.1f} {cpu:8.1f} {fake / ours:13.2f} {cpu / ours:12.2f}")

@@ -202,7 +202,7 @@ print(0)
     peak = at_peak(run.trace)
     assert peak.roles["parameter"] == 300 * 300 * 4 + (-300 * 300 * 4) % 512
     moment = run.replay.peak_moment()
-    gradients = max(run.requested(other)["gradient"] for other in range(0, len(run.replay)))
+    gradients = max(run.requested(other)["gradient"] for other in range(len(run.replay)))
     assert gradients == 300 * 300 * 4
     assert run.requested(moment)["parameter"] == 300 * 300 * 4
 

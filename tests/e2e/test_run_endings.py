@@ -97,7 +97,9 @@ if __name__ == "__main__":
 
 
 def test_a_script_that_swallows_everything_is_ended_all_the_same(script):
-    text = STEP + "while True:\n    try:\n        step()\n    except BaseException: break\nimport time; time.sleep(1000)\n"
+    text = (
+        STEP + "while True:\n    try:\n        step()\n    except BaseException: break\nimport time; time.sleep(1000)\n"
+    )
     done = run_peakmem("run", "--json", "-", script(text), timeout=120)
     assert done.code == 0 and done.json["stopped"] == "enough"
 
@@ -141,7 +143,10 @@ for _ in range(100):
 
 
 def test_a_caught_out_of_memory_error_is_told_and_fits(script):
-    text = STEP + "try:\n    torch.empty(1 << 40, device='cuda')\nexcept torch.OutOfMemoryError: pass\nstep(); step(); step()\n"
+    text = (
+        STEP
+        + "try:\n    torch.empty(1 << 40, device='cuda')\nexcept torch.OutOfMemoryError: pass\nstep(); step(); step()\n"
+    )
     done = run_peakmem("run", "--json", "-", script(text))
     assert done.code == 0
     assert done.json["verdict"] == "fits" and done.json["oom"]["caught"] and done.json["ooms"] == 1
@@ -171,7 +176,8 @@ smi = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
 torch.zeros(1, device="cuda")
 start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
 start.record(); end.record(); torch.cuda.synchronize()
-print(torch.cuda.is_available(), torch.cuda.device_count(), torch.cuda.get_device_name(), p.total_memory, total, free < total)
+name, count = torch.cuda.get_device_name(), torch.cuda.device_count()
+print(torch.cuda.is_available(), count, name, p.total_memory, total, free < total)
 print(p.major, p.minor, p.multi_processor_count, info.total, smi.strip(), start.elapsed_time(end) > 0)
 """
     path = script(text)

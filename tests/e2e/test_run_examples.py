@@ -24,7 +24,17 @@ def read_by_the_script(log: Path) -> tuple[int, int]:
 def test_the_figures_are_those_that_the_script_reads(name, tmp_path):
     log = tmp_path / "log"
     done = run_peakmem(
-        "run", "--gpu", "a100-80", "--steps", "all", "--no-range", "--output", log, "--json", "-", EXAMPLES / f"{name}.py"
+        "run",
+        "--gpu",
+        "a100-80",
+        "--steps",
+        "all",
+        "--no-range",
+        "--output",
+        log,
+        "--json",
+        "-",
+        EXAMPLES / f"{name}.py",
     )
     assert done.code == 0, done.err
     forecast = done.json

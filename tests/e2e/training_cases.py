@@ -9,8 +9,8 @@ import argparse
 import sys
 
 import torch
-import torch.nn.functional as F
 from torch import nn
+from torch.nn import functional
 
 
 class Encoder(nn.Module):
@@ -36,7 +36,7 @@ class Block(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         b, s, d = x.shape
         q, k, v = (t.view(b, s, 8, d // 8).transpose(1, 2) for t in self.qkv(self.first(x)).split(d, 2))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).reshape(b, s, d))
         return x + self.mlp(self.second(x))
 
@@ -57,13 +57,13 @@ class TinyGpt(nn.Module):
 
 def language(model, batch, length):
     x, y = torch.randint(8000, (batch, length)), torch.randint(8000, (batch, length))
-    return model, (x, y), lambda m, x, y: F.cross_entropy(m(x).view(-1, 8000), y.view(-1))
+    return model, (x, y), lambda m, x, y: functional.cross_entropy(m(x).view(-1, 8000), y.view(-1))
 
 
 def mlp():
     layers = [nn.Linear(1024, 4096), nn.ReLU(), nn.Linear(4096, 4096), nn.ReLU(), nn.Linear(4096, 10)]
     batch = (torch.randn(512, 1024), torch.randint(10, (512,)))
-    return nn.Sequential(*layers), batch, lambda m, x, y: F.cross_entropy(m(x), y)
+    return nn.Sequential(*layers), batch, lambda m, x, y: functional.cross_entropy(m(x), y)
 
 
 def vision(name):
@@ -71,7 +71,7 @@ def vision(name):
         import torchvision
 
         batch = (torch.randn(32, 3, 224, 224), torch.randint(1000, (32,)))
-        return getattr(torchvision.models, name)(weights=None), batch, lambda m, x, y: F.cross_entropy(m(x), y)
+        return getattr(torchvision.models, name)(weights=None), batch, lambda m, x, y: functional.cross_entropy(m(x), y)
 
     return case
 

@@ -22,24 +22,24 @@ DEFAULT_GPU = "a100-80"
 class RunOptions:
     """The options of `peakmem run`, as they were typed."""
 
-    gpu: str | None
-    memory: str | None
-    steps: str
-    alloc_conf: str | None
-    context: str | None
-    cudnn: str
-    no_range: bool
-    assume: str
-    build_on_device: bool
-    no_weights: bool
-    output: str
-    explain: bool
-    json_target: str | None
-    save_target: str | None
-    force: bool
-    timeout: float | None
-    module: bool
     command: tuple[str, ...]
+    gpu: str | None = None
+    memory: str | None = None
+    steps: str = "auto"
+    alloc_conf: str | None = None
+    context: str | None = None
+    cudnn: str = "likely"
+    no_range: bool = False
+    explain: bool = False
+    assume: str = ""
+    build_on_device: bool = False
+    no_weights: bool = False
+    output: str = "hide"
+    json_target: str | None = None
+    save_target: str | None = None
+    force: bool = False
+    timeout: float | None = None
+    module: bool = False
 
 
 def plan_run(options: RunOptions) -> tuple[Run, Card]:

@@ -136,10 +136,14 @@ def _recorded(options: TuneOptions, path: Path) -> _Subject:
 def _watched(options: TuneOptions) -> _Subject:
     """Run the command once, without a limit."""
     run_options = RunOptions(
-        gpu=options.gpu, memory=options.memory, steps=options.steps, alloc_conf=options.alloc_conf, context=None,
-        cudnn="likely", no_range=True, assume="", build_on_device=False, no_weights=False, output="hide",
-        json_target=None, save_target=None, force=False, timeout=None, module=options.module, command=options.words,
-    )  # fmt: skip
+        command=options.words,
+        gpu=options.gpu,
+        memory=options.memory,
+        steps=options.steps,
+        alloc_conf=options.alloc_conf,
+        no_range=True,
+        module=options.module,
+    )
     run, card = plan_run(run_options)
     with RunProgress("hide", run.command) as progress:
         ended = launch(run, limited=False, on_progress=progress.line, on_build=progress.say)

@@ -27,7 +27,8 @@ def test_no_process_at_all_is_no_error(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [pickle.dumps(Evil()), pickle.dumps(recording(1, 1))[:-9], b"", b"nonsense", pickle.dumps({"format": "x"})]
+    "content",
+    [pickle.dumps(Evil()), pickle.dumps(recording(1, 1))[:-9], b"", b"nonsense", pickle.dumps({"format": "x"})],
 )
 def test_a_damaged_or_foreign_recording_is_refused(tmp_path, content):
     (tmp_path / "process-1.pickle").write_bytes(content)

@@ -13,7 +13,9 @@ from peakmem.session.running import Question, run_session
 
 
 def run(*code: str, **options):
-    return run_session((sys.executable, "-c", "\n".join(code)), question=Question(), environment=dict(os.environ), **options)
+    return run_session(
+        (sys.executable, "-c", "\n".join(code)), question=Question(), environment=dict(os.environ), **options
+    )
 
 
 def test_the_command_sees_the_session_and_its_output_is_kept():

@@ -36,10 +36,10 @@ class Owners:
         self._event_count = event_count
         self._hooked = Hooked(torch, self.notes)
         self._saved = SavedTensors(torch, self.notes, self._hooked)
-        self._leaves = weakref.WeakValueDictionary()
+        self._leaves: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
         self._parameters_seen = False
         self._inputs = []
-        self._counted = weakref.WeakSet()
+        self._counted: weakref.WeakSet = weakref.WeakSet()
 
     def install(self):
         """Take the place of a few functions of torch, to see what passes."""
@@ -139,7 +139,7 @@ class Owners:
 
     def _named_parameters(self):
         """(parameter, name, owner) of all models and optimizers; tied ones once, with all their names."""
-        found = {}
+        found: dict = {}
         roots = self._outermost_roots()
         for root in roots:
             owner = type(root).__name__

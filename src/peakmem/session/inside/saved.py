@@ -1,5 +1,6 @@
 """What autograd keeps for the backward pass, read off the nodes of its graph."""
 
+import functools
 import threading
 from array import array
 
@@ -72,14 +73,13 @@ class Hooked:
             return pack
         notes = self._notes
 
+        @functools.wraps(pack)
         def packed(tensor):
             kept = pack(tensor)
             for _, part in notes.tensors_in(kept, depth=2):
                 notes.note(part, ACTIVATION, "recomputed or kept by a hook")
             return kept
 
-        packed.__dict__.update(pack.__dict__)
-        packed.__wrapped__ = pack
         return packed
 
 
