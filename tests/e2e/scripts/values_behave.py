@@ -297,6 +297,19 @@ def what_the_host_can_not_do_is_unknown():
 
 
 @case
+def compiled_functions():
+    from torch._dynamo.utils import counters
+
+    layer = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)).to(CUDA)
+    compiled = torch.compile(lambda x, k: layer(x).sum() * k.sum(), backend="aot_eager")
+    for _ in range(2):
+        lengths = torch.tensor([1, 2]).to(CUDA)
+        compiled(torch.randn(4, 8).to(CUDA), lengths).backward()
+        assert lengths.tolist() == [1, 2]
+    assert dict(counters["frames"]) == {"total": 1, "ok": 1} and not counters["graph_break"]
+
+
+@case
 def sparse_tensors():
     x = torch.sparse_coo_tensor(torch.tensor([[0, 1]]), torch.ones(2), (3,)).to(CUDA)
     (x * 2).coalesce()

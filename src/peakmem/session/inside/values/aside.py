@@ -23,6 +23,7 @@ from .stack import insert_below, present, remove
 if TYPE_CHECKING:
     from . import Values
 
+is_compiling = torch.compiler.is_compiling
 _FUNCTIONAL = ("linear", "scaled_dot_product_attention", "embedding_bag", "cross_entropy", "margin_ranking_loss",
                "hinge_embedding_loss", "cosine_embedding_loss", "triplet_margin_loss",
                "binary_cross_entropy_with_logits", "bilinear", "multi_head_attention_forward")  # fmt: skip
@@ -47,7 +48,7 @@ def _wrap(values: Values, module: Any, name: str) -> None:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if values._started:
+        if not is_compiling() and values._started:
             for arg in args:
                 if isinstance(arg, Tensor) and (
                     arg.requires_grad
@@ -78,7 +79,7 @@ def _wrap_ctc(values: Values) -> None:
     def ctc_loss(
         log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        if not (isinstance(log_probs, Tensor) and log_probs.is_cuda and present(mode)):
+        if is_compiling() or not (isinstance(log_probs, Tensor) and log_probs.is_cuda and present(mode)):
             return function(log_probs, targets, input_lengths, target_lengths, *args, **kwargs)
         longest = targets.shape[1] if targets.dim() > 1 else targets.shape[0]
         if isinstance(input_lengths, Tensor) and isinstance(target_lengths, Tensor):

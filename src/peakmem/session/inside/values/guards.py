@@ -39,6 +39,42 @@ def install(values: Values) -> None:
 
     torch.utils.checkpoint.checkpoint = checkpoint_followed
 
+    compile_ = torch.compile
+
+    @functools.wraps(compile_)
+    def compile_aside(*args: Any, **kwargs: Any) -> Any:
+        _step_aside_for_compiled_code(values)
+        return compile_(*args, **kwargs)
+
+    torch.compile = compile_aside
+
+
+def _step_aside_for_compiled_code(values: Values) -> None:
+    """Functions that are compiled from now on run without the mode, which their compiler would compile as well."""
+    from torch._dynamo import eval_frame  # slow to import, so not before it is needed
+
+    context = eval_frame._TorchDynamoContext
+    original = context.__call__
+    if getattr(original, "_peakmem", False):
+        return
+
+    def __call__(self: Any, function: Any) -> Any:
+        compiled = original(self, function)
+        if isinstance(compiled, (type, torch.nn.Module)) or not callable(compiled):
+            return compiled
+
+        @functools.wraps(compiled)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():
+                return compiled(*args, **kwargs)
+            with values.paused():
+                return compiled(*args, **kwargs)
+
+        return call
+
+    __call__._peakmem = True  # type: ignore[attr-defined]
+    context.__call__ = __call__
+
 
 def _followed(values: Values, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
