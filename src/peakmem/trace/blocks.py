@@ -2,8 +2,10 @@
 
 The history gives the bytes requested. What a block really takes follows from the allocator's rules for rounding and
 splitting (PyTorch 2.14.1, c10/cuda/CUDACachingAllocator.cpp: `round_size`, `should_split`, `try_merge_blocks`) and from
-the free memory in front of it, which is known at every event. So the sizes found here are exact, not estimates, as long
-as the history is whole; `Derived.disagreements` counts the events that contradict it.
+the free memory in front of it, which is known at every event. So the sizes found here are exact, not estimates, with
+one exception: of a block that was there before the history began and that is gone at its end, up to 1 MiB may stay
+unknown (where it was not split, and nothing was allocated behind it while it lived). `Derived.disagreements` counts the
+events that contradict what is known: a history with holes.
 """
 
 from __future__ import annotations
@@ -107,8 +109,11 @@ def derive(events: Events, final: Blocks, final_segments: Segments, rules: Split
         mine = events.take(rows)
         held = _segments_before(mine, final_segments.take(final_segments.device == device))
         known, unknown = _blocks_before(mine, final.take(final.device == device))
-        initial = _sized(known, unknown, held, rules)
-        sizes, wrong = _Heap(initial, held, rules).run(mine)
+        initial, guessed = _sized(known, unknown, held, rules)
+        heap = _Heap(initial, guessed, held, rules)
+        sizes, wrong = heap.run(mine)
+        for address, size in heap.corrected.items():
+            initial.size[np.searchsorted(initial.address, address)] = size
         block_size[rows] = sizes
         blocks.append(initial)
         segments.append(held)
@@ -219,8 +224,8 @@ def _blocks_before(events: Events, final: Blocks) -> tuple[Blocks, Blocks]:
     return final.take(np.flatnonzero(~np.isin(final.address, touched))), unknown
 
 
-def _sized(known: Blocks, unknown: Blocks, segments: Segments, rules: SplitRules) -> Blocks:
-    """All blocks in the order of their addresses, with the sizes of the unknown ones."""
+def _sized(known: Blocks, unknown: Blocks, segments: Segments, rules: SplitRules) -> tuple[Blocks, Array]:
+    """All blocks in the order of their addresses, with the sizes of the unknown ones, and which these are."""
     blocks = _join(Blocks, [known, unknown])
     order = np.argsort(blocks.address, kind="stable")
     blocks = blocks.take(order)
@@ -233,17 +238,22 @@ def _sized(known: Blocks, unknown: Blocks, segments: Segments, rules: SplitRules
     following = np.append(address[1:], np.iinfo("i8").max) if len(address) else address
     room = np.minimum(limit, following) - address
     size = blocks.size.copy()
-    for row in np.flatnonzero(size == 0).tolist():
+    guessed = size == 0
+    for row in np.flatnonzero(guessed).tolist():
         rounded = rules.round_size(int(blocks.requested[row]))
         size[row] = rules.taken(rounded, int(room[row])) if room[row] >= rounded else rounded
-    return Blocks.of({name: getattr(blocks, name) for name in Blocks.DTYPES} | {"size": size})
+    return Blocks.of({name: getattr(blocks, name) for name in Blocks.DTYPES} | {"size": size}), guessed
 
 
 class _Heap:
     """Free and handed-out memory of one device, followed from event to event."""
 
-    def __init__(self, blocks: Blocks, segments: Segments, rules: SplitRules) -> None:
+    def __init__(self, blocks: Blocks, guessed: Array, segments: Segments, rules: SplitRules) -> None:
+        """Lay out the start; `guessed` marks the blocks whose size follows from no later snapshot."""
         self._rules = rules
+        ends = (blocks.address.astype("i8") + blocks.size)[guessed]
+        self._guessed = dict(zip(ends.tolist(), blocks.address[guessed].tolist(), strict=True))  # end -> start
+        self.corrected: dict[int, int] = {}  # start -> size, of initial blocks whose end showed later
         self._live = dict(zip(blocks.address.tolist(), blocks.size.tolist(), strict=True))
         self._free: dict[int, int] = {}  # start -> end
         self._free_ends: dict[int, int] = {}  # end -> start
@@ -286,6 +296,29 @@ class _Heap:
             start = self._free_ends.pop(start)
         self._put(start, end)
 
+    def _inside(self, address: int, rounded: int) -> tuple[int, bool]:
+        """Take a block that does not begin where free memory is thought to begin.
+
+        This happens behind a block that was there before the history: it may have been handed out whole although it was
+        up to 1 MiB larger than its rounding, while what lay behind it was free already. Only now does its end show.
+
+        Returns:
+            The size of the block, and whether that explains it.
+        """
+        for begin, end in self._free.items():
+            if begin < address < end:
+                before = self._guessed.pop(begin, None)
+                if before is None or address - begin > _SMALL or end - address < rounded:
+                    return rounded, not self._carve(address, address + rounded)
+                del self._free[begin], self._free_ends[end]
+                self._live[before] += address - begin
+                self.corrected[before] = self._live[before]
+                taken = self._rules.taken(rounded, end - address)
+                if address + taken < end:
+                    self._put(address + taken, end)
+                return taken, True
+        return rounded, False
+
     def _carve(self, start: int, end: int) -> bool:
         """Take a stretch out of the free stretch around it."""
         for begin, finish in self._free.items():
@@ -327,8 +360,9 @@ class _Heap:
                         if taken < room:
                             free[address + taken] = end
                             free_ends[end] = address + taken
-                elif not self._carve(address, address + rounded):
-                    wrong += 1
+                else:
+                    taken, agrees = self._inside(address, rounded)
+                    wrong += not agrees
                 live[address] = taken
             elif action == requested:
                 taken = live.get(address, 0)

@@ -20,6 +20,7 @@ FORMAT = "peakmem/trace"
 VERSION = 1
 _LEVEL = 6
 _MAX_BYTES = 2**36
+_MAX_HEADER = 2**26
 _STACK_DTYPES = {"offsets": "i8", "frames": "i4"}
 
 
@@ -152,6 +153,10 @@ def read_trace(path: str | Path) -> Trace:
         if isinstance(error, PeakmemError):
             raise
         raise PeakmemError(f"{path} is damaged: {error}", hint="record or import it again") from error
+    except MemoryError as error:
+        raise PeakmemError(
+            f"{path} needs more memory to read than there is", hint="read it on a larger machine"
+        ) from error
     except OSError as error:
         raise PeakmemError(f"{path} can't be read: {error.strerror}", hint="check that you may read it") from error
 
@@ -167,6 +172,8 @@ def _read(archive: zipfile.ZipFile, path: Path) -> Trace:
     names = set(archive.namelist())
     if "header.json" not in names:
         raise PeakmemError(f"{path} is a zip archive, but not a peakmem trace", hint="name a .peakmem file")
+    if archive.getinfo("header.json").file_size > _MAX_HEADER:
+        raise ValueError("its header is too large to be one")
     raw = archive.read("header.json")
     tag = msgspec.json.decode(raw, type=_Tag)
     if tag.format != FORMAT:
