@@ -214,4 +214,5 @@ class Forecast:
     host: dict[str, int] = field(default_factory=dict)
     assumptions: tuple[Assumption, ...] = ()
     notes: tuple[str, ...] = ()
+    workload: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0

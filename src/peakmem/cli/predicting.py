@@ -1,0 +1,340 @@
+"""What `peakmem predict` does: a training script is written, then run and reported on as `peakmem run` would."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from peakmem.cli.forecasting import Made, Progress, make_forecast
+from peakmem.cli.planning import RunOptions, estimate, plan_run
+from peakmem.errors import ExitCode, PeakmemError
+from peakmem.report.json import check_writable, write_json
+from peakmem.workload.model import Request, Workload
+from peakmem.workload.resolving import is_checkpoint, workload_of
+from peakmem.workload.script import write_script
+from peakmem.workload.training import Optimizer, Training
+
+if TYPE_CHECKING:
+    from peakmem.forecast.model import Forecast
+
+MOST_STEPS = 20
+_ABOUT_SCRIPTS = "the script was ended after"
+"""How the note begins that tells of what a script may do later; one of ours does nothing later."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PredictOptions:
+    """The options of `peakmem predict`, as they were typed."""
+
+    what: str
+    batch: int | None
+    shape: str | None
+    tokens: int | None
+    optimizer: str
+    amp: str | None
+    precision: str
+    loss: str | None
+    activation: str
+    task: str | None
+    checkpointing: bool
+    accumulate: int
+    zero_grad: str
+    keep_gradients: bool
+    clip: float | None
+    ema: bool
+    lora: int | None
+    freeze: tuple[str, ...]
+    channels_last: bool
+    optimizer_in_backward: bool
+    offload_activations: bool
+    cudnn_benchmark: bool
+    deterministic: bool
+    compile: bool
+    print_script: bool
+    save_script: str | None
+    gpu: str | None
+    memory: str | None
+    steps: str
+    alloc_conf: str | None
+    context: str | None
+    cudnn: str
+    no_range: bool
+    build_on_device: bool
+    json_target: str | None
+    save_target: str | None
+    force: bool
+    timeout: float | None
+
+    def request(self) -> Request:
+        """What is said of the model and its data."""
+        return Request(
+            what=self.what,
+            batch=self.batch,
+            shape=parse_shape(self.shape),
+            tokens=self.tokens,
+            loss=self.loss,
+            activation=self.activation,
+            task=self.task,
+        )
+
+    def training(self) -> Training:
+        """How it is trained.
+
+        Raises:
+            PeakmemError: the settings don't go together.
+        """
+        if self.amp is not None and self.precision == "bf16":
+            raise PeakmemError(
+                "--amp is for parameters in fp32", hint="give --amp bf16 or --precision bf16, not both of them"
+            )
+        precision: Any = f"amp-{self.amp}" if self.amp else self.precision
+        zero_grad: Any = self.zero_grad
+        return Training(
+            optimizer=Optimizer.parse(self.optimizer),
+            precision=precision,
+            checkpointing=self.checkpointing,
+            accumulate=self.accumulate,
+            zero_grad=zero_grad,
+            keep_gradients=self.keep_gradients,
+            clip=self.clip,
+            ema=self.ema,
+            lora=self.lora,
+            freeze=self.freeze,
+            channels_last=self.channels_last,
+            optimizer_in_backward=self.optimizer_in_backward,
+            offload_activations=self.offload_activations,
+            cudnn_benchmark=self.cudnn_benchmark,
+            deterministic=self.deterministic,
+            compile=self.compile,
+        )
+
+    def run(self, script: str) -> RunOptions:
+        """The options with which the script is run."""
+        return RunOptions(
+            gpu=self.gpu,
+            memory=self.memory,
+            steps=self.steps,
+            alloc_conf=self.alloc_conf,
+            context=self.context,
+            cudnn=self.cudnn,
+            no_range=self.no_range,
+            assume="",
+            build_on_device=self.build_on_device,
+            no_weights=False,
+            output="hide",
+            json_target=self.json_target,
+            save_target=self.save_target,
+            force=self.force,
+            timeout=self.timeout,
+            module=False,
+            command=(script,),
+        )
+
+
+def parse_shape(text: str | None) -> tuple[int, ...] | None:
+    """The numbers of a shape such as 3x224x224.
+
+    Raises:
+        PeakmemError: it is none.
+    """
+    if text is None:
+        return None
+    words = text.lower().replace("×", "x").replace(",", "x").split("x")
+    if not all(word.strip().isdigit() and int(word) > 0 for word in words):
+        raise PeakmemError(
+            f"--input {text} is no shape", hint="the sizes of one sample, without the batch: --input 3x224x224"
+        )
+    return tuple(int(word) for word in words)
+
+
+def predict(options: PredictOptions) -> int:
+    """Write the script, run it, report, and give the exit code.
+
+    Raises:
+        PeakmemError: bad input, or the model can't be trained so.
+    """
+    for target in (options.json_target, options.save_target, options.save_script):
+        if target is not None:
+            check_writable(target, force=options.force)
+    training = options.training()
+    if is_checkpoint(options.what):
+        from peakmem.cli.predicting_checkpoints import predict_checkpoint
+
+        code: int = predict_checkpoint(options, training)
+        return code
+    workload = workload_of(options.request())
+    script = write_script(workload, training, steps=_steps(options.steps))
+    if options.print_script:
+        click.echo(script, nl=False)
+        return ExitCode.FITS
+    from peakmem.cli.progress import RunProgress
+    from peakmem.cli.run import console
+    from peakmem.cli.running import exit_code
+    from peakmem.report.terminal import print_forecast
+
+    with RunProgress("hide", (options.what,)) as progress:
+        made, forecast = forecast_script(
+            script,
+            workload,
+            training,
+            options.run("predict.py"),
+            progress,
+            what=options.what,
+            keep=options.save_script,
+        )
+    if options.save_target is not None and made.trace is not None:
+        from peakmem.trace.file import write_trace
+
+        write_trace(made.trace, options.save_target, force=options.force)
+    if options.json_target is not None:
+        write_json(forecast, options.json_target, force=options.force)
+    screen = console(to_stderr=options.json_target == "-")
+    print_workload(forecast.workload, screen)
+    print_forecast(forecast, screen)
+    return exit_code(forecast, made.ended)
+
+
+def forecast_script(
+    script: str,
+    workload: Workload,
+    training: Training,
+    options: RunOptions,
+    progress: Progress,
+    *,
+    what: str,
+    keep: str | None = None,
+) -> tuple[Made, Forecast]:
+    """Run a script that `write_script` wrote, and make its forecast.
+
+    Raises:
+        PeakmemError: the model can't be trained so.
+    """
+    started = time.monotonic()
+    collected = _Collecting(progress)
+    with _place(keep) as folder:
+        path = Path(keep) if keep else Path(folder, "predict.py")
+        path.write_text(script, encoding="utf-8")
+        options = replace(options, command=(str(path),))
+        plan, card = plan_run(options)
+        try:
+            made = make_forecast(
+                plan,
+                card,
+                context_with=partial(estimate, options, plan.device, plan.facts),
+                with_range=not options.no_range,
+                progress=collected,
+                started=started,
+            )
+        except PeakmemError as error:
+            raise _plainer(error, workload) from error
+    forecast = made.forecast
+    if forecast.error is not None and not forecast.steps:
+        raise _not_trainable(forecast, workload, collected.said("batch"))
+    forecast = replace(
+        _without_folder(forecast, folder),
+        command=("peakmem", "predict", what),
+        notes=tuple(note for note in forecast.notes if not note.startswith(_ABOUT_SCRIPTS)),
+        workload=_described(workload, training, collected),
+    )
+    return made, forecast
+
+
+def _without_folder(forecast: Forecast, folder: str) -> Forecast:
+    """The forecast with places in the script named as `predict.py:12`, without the temporary folder."""
+    if not folder:
+        return forecast
+    from peakmem.forecast.model import Forecast as Kind
+
+    return msgspec.json.decode(msgspec.json.encode(forecast).replace(f"{folder}/".encode(), b""), type=Kind)
+
+
+def print_workload(described: dict[str, str], screen: Any) -> None:
+    """Print what was trained."""
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    for name, text in described.items():
+        table.add_row(Text(name), Text(text, style="dim" if name == "assumed" else ""))
+    screen.print(Padding(table, (1, 0, 0, 1), expand=False))
+
+
+class _Collecting:
+    """Keeps the lines in which the script says what it trains, and passes everything on."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._lines: list[str] = []
+        self.say = progress.say
+        self.line = progress.line
+
+    def printed(self, line: str) -> None:
+        """Take a line."""
+        if line.startswith(("parameters: ", "batch: ")) and line not in self._lines:
+            self._lines.append(line)
+        self._progress.printed(line)
+
+    def said(self, what: str) -> list[str]:
+        """What the script said of something."""
+        return [_sizes(line.partition(": ")[2]) for line in self._lines if line.startswith(f"{what}: ")]
+
+
+def _sizes(text: str) -> str:
+    """`images 8 3 224 224 torch.float32` as `images 8 x 3 x 224 x 224 float32`."""
+    return re.sub(r"(?<=\d) (?=\d)", " x ", text.replace("torch.", ""))
+
+
+def _described(workload: Workload, training: Training, collected: _Collecting) -> dict[str, str]:
+    described = {"model": workload.title}
+    for text in collected.said("parameters"):
+        every, _, trained = text.partition(", trained: ")
+        described["parameters"] = every if every == trained else f"{every}, of which {trained} are trained"
+    described["batch"] = "; ".join(collected.said("batch"))
+    described["loss"] = workload.loss_text
+    described["training"] = training.words()
+    if workload.assumed:
+        described["assumed"] = "; ".join(workload.assumed)
+    return described
+
+
+def _plainer(error: PeakmemError, workload: Workload) -> PeakmemError:
+    """The same error in words that fit a model rather than a script."""
+    prefix = "the script failed before it used the GPU: "
+    if not error.message.startswith(prefix):
+        return error
+    return PeakmemError(
+        f"{workload.title} could not be built: {error.message.removeprefix(prefix)}",
+        hint=error.hint,
+        exit_code=ExitCode.SCRIPT_FAILED,
+    )
+
+
+def _not_trainable(forecast: Forecast, workload: Workload, batch: list[str]) -> PeakmemError:
+    error = forecast.error
+    assert error is not None
+    fed = f" with {'; '.join(batch)}" if batch else ""
+    kind = "" if error.type in ("SystemExit", "RuntimeError", "exit") else f"{error.type}: "
+    where = f" ({error.line})" if error.line and "predict.py" not in error.line else ""
+    return PeakmemError(
+        f"{workload.title} can't be trained{fed}: {kind}{error.message.strip().splitlines()[0]}{where}",
+        hint="--input or --tokens give other inputs, without the batch; --print-script shows what is run",
+        exit_code=ExitCode.BAD_INPUT,
+    )
+
+
+def _place(keep: str | None) -> AbstractContextManager[str]:
+    return nullcontext("") if keep else tempfile.TemporaryDirectory(prefix="peakmem-predict-")
+
+
+def _steps(text: str) -> int:
+    return int(text) if text.isdigit() and int(text) > 0 else MOST_STEPS

@@ -1,0 +1,72 @@
+"""From the text that names a model to its workload."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from peakmem.errors import PeakmemError
+from peakmem.workload.model import Request, Workload
+
+CHECKPOINTS = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".gguf", ".onnx")
+
+FORMS = """dense:1000-100-100-10         linear layers of these widths
+torchvision:resnet50          a model of torchvision
+timm:vit_base_patch16_224     a model of timm
+hf:FOLDER, hf:ORG/NAME        a model of transformers, from its config.json
+package.module:function       a function that returns a module, or (module, inputs, loss)
+file.py:function              the same
+model.safetensors, model.pt   a checkpoint on disk: what loading and training hold at least"""
+
+
+def is_checkpoint(what: str) -> bool:
+    """Whether a text names a checkpoint on disk: a file, or a folder of shards."""
+    path = Path(what)
+    if path.is_dir():
+        return any(path.glob("*.index.json")) or any(entry.suffix in CHECKPOINTS for entry in path.iterdir())
+    return what.endswith((*CHECKPOINTS, ".index.json")) and ":" not in path.name
+
+
+def workload_of(request: Request) -> Workload:
+    """The workload that a request names.
+
+    Raises:
+        PeakmemError: it names none, or what it names is not here.
+    """
+    what = request.what
+    kind, colon, rest = what.partition(":")
+    if colon and rest:
+        if kind == "dense":
+            from peakmem.workload.sources.dense import dense
+
+            return dense(request, rest)
+        if kind in ("torchvision", "timm"):
+            from peakmem.workload.sources import images
+
+            return (images.torchvision if kind == "torchvision" else images.timm)(request, rest)
+        if kind in ("hf", "huggingface", "transformers"):
+            from peakmem.workload.sources.huggingface import hugging_face
+
+            return hugging_face(request, rest)
+        module, _, name = what.rpartition(":")
+        if name.isidentifier() and (module.endswith(".py") or re.fullmatch(r"[A-Za-z_]\w*(\.\w+)*", module)):
+            from peakmem.workload.sources.function import function
+
+            return function(request, module, name)
+    if Path(what).suffix in CHECKPOINTS:
+        raise PeakmemError(f"there is no file {what}")
+    if what.endswith(".py"):
+        raise PeakmemError(
+            f"{what} is a script", hint=f"peakmem run {what} runs it as it is; {what}:function builds a model from it"
+        )
+    raise PeakmemError(f"{what!r} names no model", hint=_near(what) + "it may be:\n" + FORMS)
+
+
+def _near(what: str) -> str:
+    if re.fullmatch(r"\d+(-\d+)+", what):
+        return f"did you mean dense:{what}?\n"
+    if Path(what, "config.json").is_file():
+        return f"did you mean hf:{what}?\n"
+    if re.fullmatch(r"[\w.]+", what):
+        return f"did you mean torchvision:{what} or timm:{what}?\n"
+    return ""

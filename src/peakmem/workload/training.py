@@ -1,0 +1,243 @@
+"""How a model is trained: every setting that changes what a step holds."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib.util
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from peakmem.errors import PeakmemError
+
+Precision = Literal["fp32", "tf32", "amp-bf16", "amp-fp16", "bf16"]
+ZeroGrad = Literal["start", "backward", "end"]
+
+OPTIMIZERS = {
+    "adadelta": "Adadelta", "adafactor": "Adafactor", "adagrad": "Adagrad", "adam": "Adam", "adamax": "Adamax",
+    "adamw": "AdamW", "asgd": "ASGD", "lbfgs": "LBFGS", "muon": "Muon", "nadam": "NAdam", "radam": "RAdam",
+    "rmsprop": "RMSprop", "rprop": "Rprop", "sgd": "SGD",
+}  # fmt: skip
+"""Names of the optimizers of `torch.optim` (PyTorch 2.14.1) but SparseAdam, which takes sparse gradients only."""
+
+BITSANDBYTES = {
+    "adam8bit": "Adam8bit", "adamw8bit": "AdamW8bit", "lion8bit": "Lion8bit", "sgd8bit": "SGD8bit",
+    "rmsprop8bit": "RMSprop8bit", "paged_adamw": "PagedAdamW", "paged_adamw8bit": "PagedAdamW8bit",
+    "paged_lion8bit": "PagedLion8bit", "ademamix8bit": "AdEMAMix8bit",
+}  # fmt: skip
+"""Names of optimizers of `bitsandbytes.optim`."""
+
+IMPLEMENTATIONS = {
+    "fused": {"fused": True},
+    "foreach": {"foreach": True},
+    "loop": {"foreach": False},
+}
+"""Words after an optimizer's name that choose how it goes over the parameters."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Optimizer:
+    """An optimizer and what it is made with.
+
+    Attributes:
+        name: as in `OPTIMIZERS` or `BITSANDBYTES`.
+        arguments: keyword arguments of its constructor.
+    """
+
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> Optimizer:
+        """Read `NAME[:WORD,KEY=VALUE,...]`, such as `adamw`, `sgd:momentum=0.9` or `adamw:fused`.
+
+        Raises:
+            PeakmemError: there is no such optimizer, or its arguments can't be read.
+        """
+        name, _, rest = text.partition(":")
+        name = name.strip().lower().replace("-", "_")
+        if name == "sparseadam":
+            raise PeakmemError("SparseAdam takes sparse gradients only", hint="--optimizer adam")
+        if name not in OPTIMIZERS and name not in BITSANDBYTES:
+            near = difflib.get_close_matches(name, [*OPTIMIZERS, *BITSANDBYTES], n=1)
+            raise PeakmemError(
+                f"there is no optimizer {name!r}",
+                hint=f"did you mean {near[0]}?" if near else "one of " + ", ".join([*OPTIMIZERS, *BITSANDBYTES]),
+            )
+        arguments: dict[str, Any] = {}
+        for part in filter(None, (part.strip() for part in rest.split(","))):
+            key, equals, value = part.partition("=")
+            if not equals:
+                if key not in IMPLEMENTATIONS or name in BITSANDBYTES:
+                    raise PeakmemError(
+                        f"--optimizer {text}: {key!r} is no KEY=VALUE and none of {', '.join(IMPLEMENTATIONS)}",
+                        hint="--optimizer adamw:fused, --optimizer sgd:momentum=0.9,nesterov=true",
+                    )
+                arguments |= IMPLEMENTATIONS[key]
+                continue
+            if not key.isidentifier():
+                raise PeakmemError(f"--optimizer {text}: {key!r} is no name of an argument")
+            arguments[key] = _literal(value, text)
+        return cls(name=name, arguments=arguments)
+
+    @property
+    def package(self) -> str:
+        """The package that has it."""
+        return "bitsandbytes" if self.name in BITSANDBYTES else "torch"
+
+    @property
+    def constructor(self) -> str:
+        """How it is called in a script."""
+        if self.name in BITSANDBYTES:
+            return f"bitsandbytes.optim.{BITSANDBYTES[self.name]}"
+        return f"torch.optim.{OPTIMIZERS[self.name]}"
+
+    def made_from(self, parameters: str) -> str:
+        """The expression that makes it."""
+        arguments = dict(self.arguments)
+        if self.name not in ("adafactor",):
+            arguments.setdefault("lr", 1e-3)
+        words = [f"{key}={value!r}" for key, value in arguments.items()]
+        return f"{self.constructor}({', '.join([parameters, *words])})"
+
+    def __str__(self) -> str:
+        words = [f"{key}={value}" for key, value in self.arguments.items()]
+        name = self.constructor.rpartition(".")[2]
+        return f"{name} ({', '.join(words)})" if words else name
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Training:
+    """The settings of a training run.
+
+    Attributes:
+        optimizer: the optimizer.
+        precision: `fp32`; `tf32` (matrix products); `amp-bf16`, `amp-fp16` (autocast; the latter with a GradScaler);
+            `bf16` (parameters, gradients and states as well).
+        checkpointing: activation checkpointing of each block.
+        accumulate: backward passes for one step of the optimizer.
+        zero_grad: where gradients are dropped: at the `start` of a step, before `backward`, or at the `end`.
+        keep_gradients: whether gradients are zeroed in place (`set_to_none=False`).
+        clip: largest norm of all gradients; None: they are not clipped.
+        ema: whether a second copy of the parameters is kept, averaged over the steps.
+        lora: rank of LoRA adapters on all linear layers; None: none.
+        freeze: beginnings of the names of parameters that are not trained.
+        channels_last: whether images and convolutions use that memory format.
+        optimizer_in_backward: whether each parameter is stepped, and its gradient dropped, as soon as it has one.
+        offload_activations: whether what is saved for the backward pass waits in pinned host memory.
+        cudnn_benchmark: whether cuDNN tries its plans out.
+        deterministic: whether only deterministic algorithms are used.
+        compile: whether the model goes through `torch.compile`.
+    """
+
+    optimizer: Optimizer = field(default_factory=lambda: Optimizer(name="adamw"))
+    precision: Precision = "fp32"
+    checkpointing: bool = False
+    accumulate: int = 1
+    zero_grad: ZeroGrad = "start"
+    keep_gradients: bool = False
+    clip: float | None = None
+    ema: bool = False
+    lora: int | None = None
+    freeze: tuple[str, ...] = ()
+    channels_last: bool = False
+    optimizer_in_backward: bool = False
+    offload_activations: bool = False
+    cudnn_benchmark: bool = False
+    deterministic: bool = False
+    compile: bool = False
+
+    def __post_init__(self) -> None:
+        _among("precision", self.precision, get_args(Precision))
+        _among("zero_grad", self.zero_grad, get_args(ZeroGrad))
+        if self.accumulate < 1:
+            raise PeakmemError(f"{self.accumulate} backward passes make no step", hint="--accumulate 1 or more")
+        if self.lora is not None and self.lora < 1:
+            raise PeakmemError(f"LoRA of rank {self.lora} is none", hint="--lora 8")
+        if self.clip is not None and self.clip <= 0:
+            raise PeakmemError(f"gradients can't be clipped to a norm of {self.clip}", hint="--clip 1.0")
+        self._check_optimizer_in_backward()
+        if self.optimizer.name == "lbfgs" and (self.precision == "amp-fp16" or self.accumulate > 1 or self.clip):
+            raise PeakmemError(
+                "LBFGS runs the forward pass itself: no GradScaler, accumulation or clipping with it",
+                hint="another --optimizer, or --precision fp32",
+            )
+        if self.compile:
+            raise PeakmemError(
+                "torch.compile is not offered here: Inductor's kernels are compiled for a card that is there",
+                hint="leave --compile out; a script that calls torch.compile can be tried with peakmem run",
+            )
+        self._check_packages()
+
+    def _check_optimizer_in_backward(self) -> None:
+        if not self.optimizer_in_backward:
+            return
+        against = [
+            ("--accumulate", self.accumulate > 1),
+            ("--clip", self.clip is not None),
+            ("--amp fp16", self.precision == "amp-fp16"),
+            ("--optimizer lbfgs", self.optimizer.name == "lbfgs"),
+            ("--optimizer muon", self.optimizer.name == "muon"),
+        ]
+        for word, there in against:
+            if there:
+                raise PeakmemError(
+                    f"with the optimizer in the backward pass no gradient is left for {word}",
+                    hint=f"leave {word} or --optimizer-in-backward out",
+                )
+
+    def _check_packages(self) -> None:
+        package = self.optimizer.package
+        if not installed(package):
+            raise missing(package, f"the optimizer {self.optimizer.name}")
+        if self.lora is not None and not installed("peft"):
+            raise missing("peft", "LoRA")
+
+    def words(self) -> str:
+        """The settings that differ from plain training, in words."""
+        said = {
+            "activation checkpointing": self.checkpointing,
+            f"{self.accumulate} backward passes a step": self.accumulate > 1,
+            f"zero_grad at the {self.zero_grad}": self.zero_grad == "end",
+            "zero_grad before backward": self.zero_grad == "backward",
+            "gradients kept": self.keep_gradients,
+            f"clipped to norm {self.clip}": self.clip is not None,
+            "EMA copy": self.ema,
+            f"LoRA rank {self.lora}": self.lora is not None,
+            f"frozen {', '.join(self.freeze)}": bool(self.freeze),
+            "channels last": self.channels_last,
+            "optimizer in backward": self.optimizer_in_backward,
+            "activations on the host": self.offload_activations,
+            "cuDNN benchmark": self.cudnn_benchmark,
+            "deterministic": self.deterministic,
+        }
+        return ", ".join([str(self.optimizer), self.precision, *(text for text, there in said.items() if there)])
+
+
+def installed(package: str) -> bool:
+    """Whether a package can be imported; it is not."""
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def missing(package: str, wanted_for: str) -> PeakmemError:
+    """The error that a package is not installed."""
+    return PeakmemError(f"{wanted_for} needs the package {package}, which is not here", hint=f"pip install {package}")
+
+
+def _among(name: str, value: str, values: tuple[str, ...]) -> None:
+    if value not in values:
+        raise PeakmemError(f"{name} is {value!r}", hint="one of " + ", ".join(values))
+
+
+def _literal(value: str, text: str) -> Any:
+    if value.lower() in ("true", "false", "none"):
+        value = value.capitalize()
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, SyntaxError) as error:
+        raise PeakmemError(
+            f"--optimizer {text}: {value!r} is no number, true, false or none", hint="--optimizer adam:amsgrad=true"
+        ) from error
