@@ -1,0 +1,1 @@
+"""Makes `tests` importable as a package from every test below it."""
