@@ -1,11 +1,11 @@
 """Worked examples of the allocator's rules (PyTorch 2.14.1), in a small language.
 
-A program is a row of words: `x=20M+1` takes a tensor, `x=4M@A` on a side stream A, `-x` frees it, `x~A` is record_stream,
-`sync`, `empty` (empty_cache), `limit:50M` (a memory limit), `conf:...` (settings at run time), `pool:p` to `poolend`
-(a MemPool; `pool:p!use_on_oom` with a flag), `drop:p`.
+A program is a row of words: `x=20M+1` takes a tensor, `x=4M@A` on a side stream A, `-x` frees it, `x~A` is
+record_stream, `sync`, `empty` (empty_cache), `limit:50M` (a memory limit), `conf:...` (settings at run time), `pool:p`
+to `poolend` (a MemPool; `pool:p!use_on_oom` with a flag), `drop:p`.
 
-What is expected is another row: `a=`, `r=`, `q=`, `i=`, `active=` are allocated, reserved, requested, inactive-split and
-active bytes; `retries=`, `ooms=`, `syncs=`, `device_allocs=`, `device_frees=`, `segments=`, `peak_a=`, `peak_r=`, `peak_q=`.
+What is expected is another row: `a=`, `r=`, `q=`, `i=`, `active=` are allocated, reserved, requested, inactive-split
+and active bytes; `retries=`, `ooms=`, `syncs=`, `device_allocs=`, `device_frees=`, `segments=`, `peak_a=`, `peak_r=`.
 Then segments in any order, `20M[A3M -17M]`: A allocated, - free, P freed and waiting for another stream; a block
 without a size takes the rest; `x` in front is an expandable segment. No segment at all is written `none`.
 """

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import sys
+from pathlib import Path
 
 import torch
 
@@ -89,8 +90,7 @@ class Runner:
 
 
 def main():
-    with open(sys.argv[1]) as file:
-        examples = json.load(file)
+    examples = json.loads(Path(sys.argv[1]).read_text())
     results = []
     for example in examples:
         ours, theirs = os.pipe()
@@ -111,8 +111,7 @@ def main():
             text = pipe.read()
         _, status = os.waitpid(pid, 0)
         results.append(json.loads(text) if text else {"error": f"ended with status {status}"})
-    with open(sys.argv[2], "w") as file:
-        json.dump(results, file)
+    Path(sys.argv[2]).write_text(json.dumps(results))
 
 
 main()
