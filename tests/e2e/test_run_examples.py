@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from peakmem.trace.load import load_trace
+from peakmem.trace.replay import Replay
+from peakmem.trace.roles import Role
 from tests.e2e.conftest import EXAMPLES, run_peakmem
 
 pytestmark = pytest.mark.torch
@@ -45,6 +48,10 @@ def test_the_figures_are_those_that_the_script_reads(name, tmp_path):
     assert peak["requested"] <= peak["allocated"] <= peak["active"] <= peak["reserved"]
     for key in ("allocated", "reserved", "requested", "active"):
         assert max(step[key] for step in forecast["steps"]) == peak[key], key
+    roles = forecast["roles_at_peak"]
+    assert sum(roles.values()) == peak["allocated"]
+    assert roles["unattributed"] < 0.02 * peak["allocated"]
+    assert sum(holder["bytes"] for holder in forecast["holders_at_peak"]) <= peak["allocated"]
 
 
 @pytest.mark.parametrize("name", ["gpt2", "dense"])
@@ -62,6 +69,31 @@ def test_gpt2_takes_what_the_allocator_alone_takes():
     peak = run_peakmem("run", "--gpu", "a100-80", "--json", "-", EXAMPLES / "gpt2.py").json["peak"]
     assert (peak["allocated"], peak["reserved"]) == (4_654_318_080, 5_138_022_400)
     assert (peak["phase"], peak["step"]) == ("backward", 1)
+
+
+def test_gpt2_holds_what_its_model_takes(tmp_path):
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    saved = tmp_path / "gpt2.peakmem"
+    forecast = run_peakmem("run", "--gpu", "a100-80", "--save", saved, "--json", "-", EXAMPLES / "gpt2.py").json
+    with torch.device("meta"):
+        parameters = sum(p.numel() * 4 for p in GPT2LMHeadModel(GPT2Config()).parameters())
+    trace = load_trace(saved)
+    replay = Replay(trace)
+    moment = replay.peak_moment()
+    alive, roles = replay.alive(moment), replay.roles(moment)
+    requested, size = replay.allocations.requested, replay.allocations.size
+
+    def total(column, role):
+        return int(column[alive][roles[alive] == role].sum())
+
+    assert total(requested, Role.PARAMETER) == parameters
+    assert total(requested, Role.OPTIMIZER_STATE) == 2 * parameters
+    for role in Role:
+        assert total(size, role) == forecast["roles_at_peak"][role.word]
+    # The logits in float32 and their gradient are the largest tensors: 4 x 512 x 50257 values.
+    assert forecast["holders_at_peak"][1]["bytes"] == 411_705_344
 
 
 def test_convolutions_come_with_a_range():
