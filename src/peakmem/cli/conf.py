@@ -57,7 +57,8 @@ def _judge(string: str, version: str | None, json_target: str | None, *, strict:
     from peakmem.allocator.settings.findings import Kind, examine
     from peakmem.allocator.settings.parse import parse
     from peakmem.cli import conf_text
-    from peakmem.cli.plain import text_console, write_json
+    from peakmem.cli.plain import text_console
+    from peakmem.files import write_json
 
     variable, value = conf_text.split_assignment(string)
     torch = _torch(version)
@@ -81,7 +82,8 @@ def lint(files: tuple[str, ...], torch: str | None, json_target: str | None, str
     """Do these scripts or notebooks set the variable well, and in time?"""
     from peakmem.allocator.settings.lint import Level, lint_file
     from peakmem.cli import conf_text
-    from peakmem.cli.plain import text_console, write_json
+    from peakmem.cli.plain import text_console
+    from peakmem.files import write_json
 
     installed = _torch(torch)
     remarks = [
@@ -110,7 +112,8 @@ def show(words: tuple[str, ...], json_target: str | None, strict: bool) -> None:
     from peakmem.allocator.settings.findings import Kind
     from peakmem.allocator.settings.in_force import settings_in_force
     from peakmem.cli import conf_text
-    from peakmem.cli.plain import text_console, write_json
+    from peakmem.cli.plain import text_console
+    from peakmem.files import write_json
 
     seen = settings_in_force(words)
     if json_target is not None:

@@ -23,7 +23,8 @@ def command(a: str, b: str, top: int, json_target: str | None, *, force: bool) -
     A and B are traces, PyTorch snapshots, or forecasts in JSON (peakmem run --json). A line that only moved within its
     function is no difference.
     """
-    from peakmem.cli.plain import text_console, write_json
+    from peakmem.cli.plain import text_console
+    from peakmem.files import write_json
     from peakmem.report.diff import diff_json, print_diff
     from peakmem.trace.compare import compare, load_side
 

@@ -30,8 +30,9 @@ def command(python: str | None, gpu: str, json_target: str | None, force: bool) 
     peakmem doctor
     peakmem doctor --python ~/project/.venv/bin/python
     """
-    from peakmem.cli.plain import item, text_console, write_json
+    from peakmem.cli.plain import item, text_console
     from peakmem.errors import ExitCode, PeakmemError
+    from peakmem.files import write_json
     from peakmem.vgpu import build
     from peakmem.vgpu.catalogue import find_device
     from peakmem.vgpu.check import check

@@ -35,7 +35,8 @@ def command(source: str | None, alloc_conf: str, json_target: str | None) -> Non
     the CPU allocator, the kernel, and tables of torch.cuda.memory_summary() are known.
     """
     from peakmem.allocator.messages import explain
-    from peakmem.cli.plain import text_console, write_json
+    from peakmem.cli.plain import text_console
+    from peakmem.files import write_json
 
     text, where = _read(source)
     found = explain(text, alloc_conf=alloc_conf)

@@ -32,11 +32,13 @@ def command(pattern: tuple[str, ...], json_target: str | None, force: bool) -> N
 
     The name to type for --gpu is in the second column; so is any other that means one card only ("A100 80GB").
     """
+    from peakmem.files import write_json
     from peakmem.vgpu.catalogue import search_devices
 
     found = search_devices(" ".join(pattern))
     if json_target is not None:
-        _write_json(found, json_target, force=force)
+        results = [device.as_dict() for device in found]
+        write_json({"schema": SCHEMA, "results": results}, json_target, force=force)
     if json_target != "-":
         _print(found)
 
@@ -87,22 +89,3 @@ def _table(found: Sequence[Device], *, width: int) -> Table:
             row.append(", ".join(device.aliases[1:]))
         table.add_row(*row)
     return table
-
-
-def _write_json(found: Sequence[Device], target: str, *, force: bool) -> None:
-    import json
-    from pathlib import Path
-
-    from peakmem.errors import PeakmemError
-
-    text = json.dumps({"schema": SCHEMA, "results": [device.as_dict() for device in found]}, indent=2)
-    if target == "-":
-        click.echo(text)
-        return
-    path = Path(target)
-    if path.exists() and not force:
-        raise PeakmemError(f"{path} exists already", hint="give another name, or --force to write over it")
-    try:
-        path.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise PeakmemError(f"{path} can't be written: {error.strerror}") from error

@@ -17,7 +17,7 @@ import msgspec
 from peakmem.cli.forecasting import Made, Progress, make_forecast
 from peakmem.cli.planning import RunOptions, estimate, plan_run
 from peakmem.errors import ExitCode, PeakmemError
-from peakmem.report.json import check_writable, write_json
+from peakmem.files import check_writable, write_json
 from peakmem.workload.model import Request, Workload
 from peakmem.workload.resolving import is_checkpoint, workload_of
 from peakmem.workload.script import write_script
@@ -176,8 +176,8 @@ def predict(options: PredictOptions) -> int:
     if options.print_script:
         click.echo(script, nl=False)
         return ExitCode.FITS
+    from peakmem.cli.plain import text_console
     from peakmem.cli.progress import RunProgress
-    from peakmem.cli.run import console
     from peakmem.cli.running import exit_code
     from peakmem.report.terminal import print_forecast
 
@@ -197,7 +197,7 @@ def predict(options: PredictOptions) -> int:
         write_trace(made.trace, options.save_target, force=options.force)
     if options.json_target is not None:
         write_json(forecast, options.json_target, force=options.force)
-    screen = console(to_stderr=options.json_target == "-")
+    screen = text_console(to_stderr=options.json_target == "-")
     print_workload(forecast.workload, screen)
     print_forecast(forecast, screen)
     return exit_code(forecast, made.ended)

@@ -56,10 +56,10 @@ def _replay(
     force: bool,
 ) -> int:
     from peakmem.allocator.replay import Replayer
-    from peakmem.cli.plain import text_console, write_json
+    from peakmem.cli.plain import text_console
     from peakmem.cli.room import room_of
     from peakmem.errors import ExitCode
-    from peakmem.report.json import check_writable
+    from peakmem.files import check_writable, write_json
     from peakmem.report.replay_json import document, replayed_as_json
     from peakmem.trace.load import load_trace
     from peakmem.vgpu.probe import probe

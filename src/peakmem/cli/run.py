@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @click.command(
@@ -62,11 +59,3 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     from peakmem.cli.running import run
 
     ctx.exit(run(RunOptions(**options)))
-
-
-def console(*, to_stderr: bool) -> Console:
-    """A console as wide as the terminal; 80 columns where there is none."""
-    from rich.console import Console
-
-    probe = Console(stderr=to_stderr, highlight=False)
-    return probe if probe.is_terminal else Console(stderr=to_stderr, highlight=False, width=100)

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from peakmem.cli.forecasting import Made, make_forecast
+from peakmem.cli.plain import text_console
 from peakmem.cli.planning import RunOptions, estimate, plan_run
 from peakmem.cli.progress import RunProgress
-from peakmem.cli.run import console
 from peakmem.errors import ExitCode
+from peakmem.files import check_writable, write_json
 from peakmem.forecast.explain import explain
 from peakmem.forecast.model import Forecast
 from peakmem.report.explain import print_explanation
-from peakmem.report.json import check_writable, write_json
 from peakmem.report.terminal import print_forecast
 from peakmem.session.running import Ended
 from peakmem.trace.file import write_trace
@@ -50,14 +50,14 @@ def run(options: RunOptions) -> int:
         write_trace(made.trace, options.save_target, force=options.force)
     _report(made.forecast, made.ended, options)
     if options.explain:
-        _explain(made, console(to_stderr=options.json_target == "-"))
+        _explain(made, text_console(to_stderr=options.json_target == "-"))
     return exit_code(made.forecast, made.ended)
 
 
 def _report(forecast: Forecast, ended: Ended, options: RunOptions) -> None:
     if options.json_target is not None:
         write_json(forecast, options.json_target, force=options.force)
-    screen = console(to_stderr=options.json_target == "-")
+    screen = text_console(to_stderr=options.json_target == "-")
     print_forecast(forecast, screen)
     if options.output not in ("hide", "show"):
         screen.print(f" the script's output ({ended.lines} lines) is in {Path(options.output)}", style="dim")

@@ -11,13 +11,13 @@ from rich.markup import escape
 
 from peakmem.allocator.replay import Replayer
 from peakmem.allocator.search import Found, Judgement, Outcome, judge, search
-from peakmem.cli.plain import text_console, write_json
+from peakmem.cli.plain import text_console
 from peakmem.cli.planning import RunOptions, estimate, plan_run
 from peakmem.cli.progress import RunProgress
 from peakmem.cli.room import Room, less_context, recorded_room, room_of
 from peakmem.errors import ExitCode, PeakmemError
+from peakmem.files import check_writable, write_json
 from peakmem.forecast.build import used_cudnn
-from peakmem.report.json import check_writable
 from peakmem.report.replays import name_of
 from peakmem.report.tuning import Verified, print_tuning, tuning_as_json
 from peakmem.session.failing import nothing_seen

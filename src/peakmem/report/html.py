@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from peakmem.files import atomic_write
 from peakmem.report.html_data import ReportData, report_data
-from peakmem.trace.atomic import atomic_write
 
 if TYPE_CHECKING:
     from peakmem.trace.model import Trace

@@ -30,7 +30,10 @@ def print_forecast(forecast: Forecast, console: Console) -> None:
     if forecast.steps:
         parts += [_steps(forecast), Text()]
     parts += _remarks(forecast)
-    console.print(Padding(Group(*parts), (1, 0, 0, 1), expand=False))
+    with console.capture() as capture:
+        console.print(Padding(Group(*parts), (1, 0, 0, 1), expand=False))
+    # rich fills lines up with blanks; whoever pastes or compares the text wants none.
+    console.file.write("".join(line.rstrip() + "\n" for line in capture.get().splitlines()))
 
 
 def _headline(forecast: Forecast) -> Text:
@@ -41,7 +44,7 @@ def _headline(forecast: Forecast) -> Text:
         where = f" at {forecast.error.line}" if forecast.error.line else ""
         text.append(f"the script failed{where}\n", style="bold red")
         text.append(f"{forecast.error.type}: {forecast.error.message}\n")
-        text.append(f"until then: {format_size(peak.used)} used   torch {forecast.torch}", style="dim")
+        text.append(f"until then: {format_size(peak.used)} used", style="dim")
         return text
     text.append(word, style=style)
     size = format_size(gpu.total)
@@ -51,7 +54,6 @@ def _headline(forecast: Forecast) -> Text:
         text.append(f"{format_size(peak.used)} used at the peak, {format_size(spare)} spare")
     else:
         text.append(f"{format_size(peak.used)} would be used at the peak, {format_size(-spare)} more than there is")
-    text.append(f"   torch {forecast.torch}", style="dim")
     return text
 
 
@@ -89,7 +91,7 @@ def _statement(forecast: Forecast) -> Table:
     row("allocated", peak.allocated, "torch.cuda.max_memory_allocated", sum_=True)
     if peak.active != peak.allocated:
         row("waiting", peak.active - peak.allocated, "freed, another stream may still use it")
-    row("stranded", peak.reserved - peak.active, "held by the allocator, in no block in use")
+    row("stranded", peak.reserved - peak.active, "held by the allocator, but free")
     row("reserved", peak.reserved, "torch.cuda.max_memory_reserved", sum_=True)
     row("context", peak.context, f"estimate, ± {format_size(peak.context_error, digits=0)}")
     row("used", peak.used, "what nvidia-smi would show", sum_=True)
@@ -134,7 +136,10 @@ def _remarks(forecast: Forecast) -> list[Text]:
     if where:
         lines.append(Text("the peak is reached in " + ", ".join(where)))
     lines.append(
-        Text(f"{forecast.segments} segments, {forecast.retries} retries, {forecast.seconds:.1f} s", style="dim")
+        Text(
+            f"{forecast.segments} segments, {forecast.retries} retries, torch {forecast.torch}, {forecast.seconds:.1f} s",
+            style="dim",
+        )
     )
     for note in forecast.notes:
         lines.append(Text(f"note: {note}", style="dim"))

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from peakmem.errors import PeakmemError
-from peakmem.trace.atomic import atomic_write
+from peakmem.files import atomic_write
 from peakmem.trace.model import Trace, TraceMeta
 from peakmem.trace.tables import Array, Stacks, Table
 

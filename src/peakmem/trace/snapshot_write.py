@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from peakmem.trace.atomic import atomic_write
+from peakmem.files import atomic_write
 from peakmem.trace.model import Trace
 from peakmem.trace.replay import Replay
 from peakmem.trace.roles import Action, ContextKind, Role

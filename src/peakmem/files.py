@@ -1,9 +1,10 @@
-"""Writing a file so that a reader sees the old one or the whole new one, never half of it."""
+"""Writing files and standard output: a reader sees the old file or the whole new one, never half of it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import tempfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -61,3 +62,50 @@ def _place_new(part: Path, path: Path) -> None:
         part.replace(path)
         return
     part.unlink()
+
+
+def check_writable(target: str | Path, *, force: bool) -> None:
+    """Raise a PeakmemError if `target` could not be written later: told before a long run, not after it.
+
+    Args:
+        target: a file; "-" is standard output.
+        force: whether an existing file may be replaced.
+    """
+    if str(target) == "-":
+        return
+    path = Path(target)
+    folder = path.absolute().parent
+    if path.is_dir():
+        raise PeakmemError(f"{path} is a folder", hint="give the name of a file")
+    if path.exists() and not force:
+        raise PeakmemError(f"{path} exists already", hint="give another name, or --force to replace it")
+    if not folder.is_dir():
+        raise PeakmemError(f"there is no folder {folder}", hint="make it first, or give another name")
+    if not os.access(folder, os.W_OK):
+        raise PeakmemError(f"the folder {folder} can't be written to", hint="choose another place")
+
+
+def write_whole(content: bytes, target: str | Path, *, force: bool) -> None:
+    """Write a file whole or not at all; "-" is standard output.
+
+    Raises:
+        PeakmemError: the file exists and `force` is false, or it can't be written.
+    """
+    if str(target) == "-":
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+        return
+    check_writable(target, force=force)
+    with atomic_write(Path(target), force=force) as file:
+        file.write(content)
+
+
+def write_json(value: object, target: str | Path, *, force: bool = False) -> None:
+    """Write a value (dataclasses, dicts, lists) as indented JSON to a file; "-" is standard output.
+
+    Raises:
+        PeakmemError: the file exists and `force` is false, or it can't be written.
+    """
+    import msgspec
+
+    write_whole(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n", target, force=force)
