@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from peakmem.trace.tables import Array
 
 
+OUTPUTS = "outputs of layers, forward"
+OUTPUT_GRADIENTS = "their gradients, backward"
+WEIGHT_GRADIENTS = "gradients of these"
+OPTIMIZER_STATE = "optimizer state"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HandCount:
     """Elements and bytes as one counts them from the architecture.
@@ -76,6 +82,7 @@ class Explanation:
         lines: what takes memory; the values at the peak add up to `allocated`.
         requested, allocated: bytes when most is allocated.
         workspaces: how many workspaces of cuBLAS are among that, by their size.
+        scratch: bytes of other workspaces among that, by name.
         reserved: the most that was reserved.
         segments: how many segments that was, by their size.
     """
@@ -85,6 +92,7 @@ class Explanation:
     requested: int
     allocated: int
     workspaces: dict[int, int]
+    scratch: dict[str, int]
     reserved: int
     segments: dict[int, int]
 
@@ -94,7 +102,8 @@ def hand_count(recording: dict[str, Any]) -> HandCount | None:
     model = recording.get("model")
     if not model or not model["layers"]:
         return None
-    inputs = [row for row in model["inputs"] if row[3]] or model["inputs"][:1]
+    inputs = [row for row in model["inputs"] if len(row[1]) > 1] or [row for row in model["inputs"] if row[1]]
+    inputs = [row for row in inputs if row[3]] or inputs[:1]  # of token numbers, masks and positions the first
     sizes = [(prod(shape), itemsize) for _, shape, itemsize, _ in inputs]
     outputs = [(prod(shape), itemsize) for _, _, shape, itemsize in model["layers"]]
     shape = inputs[0][1] if inputs else model["layers"][0][2]
@@ -123,35 +132,44 @@ def explain(recording: dict[str, Any], trace: Trace, *, device: int = 0) -> Expl
 
     def line(what: str, by_hand: int | None, *roles: Role, during: Array | None = None) -> Line:
         total = series[list(roles)].sum(axis=0)
-        most = total if during is None else total[during]
-        return Line(what=what, by_hand=by_hand, most=int(most.max()) if len(most) else 0, at_peak=int(total[moment]))
+        if during is not None:
+            total = total * during
+        return Line(what=what, by_hand=by_hand, most=int(total.max()), at_peak=int(total[moment]))
 
     lines = (
         line("input", count.input_bytes, Role.INPUT),
-        line("outputs of layers, forward", count.output_bytes, Role.ACTIVATION, Role.AUTOCAST_COPY),
-        line("their gradients, backward", count.output_bytes, Role.TEMPORARY, during=backward),
+        line(OUTPUTS, count.output_bytes, Role.ACTIVATION),
+        line(OUTPUT_GRADIENTS, count.output_bytes, Role.TEMPORARY, during=backward),
+        line("other temporary tensors", None, Role.TEMPORARY, during=~backward),
         line("weights and biases", count.parameter_bytes, Role.PARAMETER),
-        line("gradients of these", None, Role.GRADIENT),
-        line("optimizer state", None, Role.OPTIMIZER_STATE),
+        line(WEIGHT_GRADIENTS, None, Role.GRADIENT),
+        line(OPTIMIZER_STATE, None, Role.OPTIMIZER_STATE),
+        line("autocast copies of weights", None, Role.AUTOCAST_COPY),
         line("workspaces", None, Role.WORKSPACE),
         line("buffers, communication", None, Role.BUFFER, Role.COMMUNICATION),
         line("not attributed", None, Role.UNATTRIBUTED),
     )
     reserved = replay.peak_moment("reserved")
-    cublas = [number for number in replay.alive(moment).tolist() if _is_cublas(trace, int(owners[number]))]
+    workspaces: Counter[int] = Counter()
+    scratch: Counter[str] = Counter()
+    for number in replay.alive(moment).tolist():
+        row, size = int(owners[number]), int(replay.allocations.size[number])
+        if row >= 0 and trace.owners.role[row] == Role.WORKSPACE:
+            name = trace.strings[int(trace.owners.name[row])]
+            if name in WORKSPACES.values():
+                workspaces[size] += 1
+            else:
+                scratch[name] += size
     return Explanation(
         count=count,
         lines=lines,
         requested=replay.at(moment).requested,
         allocated=replay.at(moment).allocated,
-        workspaces=dict(Counter(replay.allocations.size[cublas].tolist())),
+        workspaces=dict(workspaces),
+        scratch=dict(scratch.most_common()),
         reserved=replay.at(reserved).reserved,
         segments=dict(Counter(replay.segments(reserved).size.tolist())),
     )
-
-
-def _is_cublas(trace: Trace, row: int) -> bool:
-    return row >= 0 and trace.strings[int(trace.owners.name[row])] in WORKSPACES.values()
 
 
 def _moments_of(trace: Trace, phase: str, count: int) -> Array:

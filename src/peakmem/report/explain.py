@@ -7,7 +7,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from peakmem.forecast.explain import Explanation, HandCount
+from peakmem.forecast.explain import (
+    OPTIMIZER_STATE,
+    OUTPUT_GRADIENTS,
+    OUTPUTS,
+    WEIGHT_GRADIENTS,
+    Explanation,
+    HandCount,
+)
 from peakmem.forecast.model import Forecast
 from peakmem.units import format_size
 
@@ -85,7 +92,7 @@ def _ratios(explained: Explanation, forecast: Forecast) -> Text:
         return text
     text.append(f"Input, outputs and their gradients take {format_size(by_hand)} by hand. ")
     text.append(f"torch.cuda.max_memory_allocated gives {explained.allocated / by_hand:.1f} times that")
-    if workspaces:
+    if 20 * workspaces > explained.allocated:
         text.append(f" ({(explained.allocated - workspaces) / by_hand:.1f} times without the workspaces of cuBLAS)")
     text.append(f", torch.cuda.max_memory_reserved {forecast.peak.reserved / by_hand:.1f} times")
     text.append(f", nvidia-smi {forecast.peak.used / by_hand:,.0f} times.")
@@ -102,7 +109,7 @@ def _reasons(explained: Explanation, forecast: Forecast) -> Table:
 def reasons(explained: Explanation, forecast: Forecast) -> list[str]:
     """Where the rest comes from, one sentence each, largest share first."""
     peak = forecast.peak
-    at_peak = {line.what: line.at_peak for line in explained.lines}
+    lines = {line.what: line for line in explained.lines}
     found = [
         (
             peak.context,
@@ -117,10 +124,9 @@ def reasons(explained: Explanation, forecast: Forecast) -> list[str]:
             for each, count in sorted(explained.workspaces.items(), reverse=True)[:3]
         )
         found.append((size, f"cuBLAS holds workspaces of {kinds}, whatever the batch"))
-    scratch = at_peak["workspaces"] - sum(each * count for each, count in explained.workspaces.items())
-    if scratch:
-        found.append((scratch, f"operators use {format_size(scratch)} of scratch memory at the peak (cuDNN, sorting)"))
-    more = at_peak["gradients of these"] + at_peak["optimizer state"]
+    for name, size in list(explained.scratch.items())[:2]:
+        found.append((size, f"{name} takes {format_size(size)} at the peak"))
+    more = lines[WEIGHT_GRADIENTS].at_peak + lines[OPTIMIZER_STATE].at_peak
     if more:
         times = more / max(explained.count.parameter_bytes, 1)
         found.append((more, f"gradients and optimizer state are {times:.1f} more values for each weight"))
@@ -140,7 +146,7 @@ def reasons(explained: Explanation, forecast: Forecast) -> list[str]:
     rounding = explained.allocated - explained.requested
     if rounding:
         found.append((rounding, f"each tensor is rounded up to 512 B or keeps a rest: {format_size(rounding)}"))
-    saved = next(line for line in explained.lines if line.what == "outputs of layers, forward")
+    saved = lines[OUTPUTS]
     if saved.by_hand and saved.most > 1.05 * saved.by_hand:
         found.append(
             (
@@ -149,7 +155,7 @@ def reasons(explained: Explanation, forecast: Forecast) -> list[str]:
                 "activation functions, norms, dropout, attention and the loss keep tensors of their own",
             )
         )
-    gradients = next(line for line in explained.lines if line.what == "their gradients, backward")
+    gradients = lines[OUTPUT_GRADIENTS]
     if gradients.by_hand and gradients.most < gradients.by_hand:
         found.append(
             (

@@ -278,19 +278,23 @@ def _log_positions(row_of: Array, rows: int) -> Array:
 
 def _phases(marks: list[Any], in_module: list[bool], count: int) -> list[str]:
     """For each event of the log the phase: marks tell of two of them, the first module begins a forward pass."""
-    phases = []
-    position, now, forward = 0, "", False
+    phases: list[str] = []
+    position, forward = 0, False
+    inside: list[str] = []  # an optimizer's closure may hold a whole step
     for event in range(count):
         while position < len(marks) and marks[position][0] <= event:
             kind = marks[position][1]
             position += 1
             if kind in ("backward", "optimizer"):
-                now = kind
+                inside.append(kind)
             elif kind in ("backward_end", "optimizer_end"):
-                now = ""
                 forward = False
-        if now:
-            phases.append(now)
+                if inside:
+                    inside.pop()
+        if inside == ["optimizer"] and in_module[event]:
+            phases.append("forward")
+        elif inside:
+            phases.append(inside[-1])
         else:
             forward = forward or in_module[event]
             phases.append("forward" if forward else "other")
