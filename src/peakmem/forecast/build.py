@@ -23,6 +23,7 @@ from peakmem.forecast.model import (
 from peakmem.trace.recorded import Recorded
 from peakmem.trace.replay import Replay
 from peakmem.trace.roles import ContextKind
+from peakmem.trace.where import is_users_own
 
 if TYPE_CHECKING:
     from peakmem.trace.model import Trace
@@ -122,8 +123,7 @@ def script_error(recording: dict[str, Any], exit_code: int) -> ScriptError | Non
 def user_line(frames: list[tuple[str, int, str]]) -> str | None:
     """The innermost line of the user's own code among frames (outermost first): "file:line"."""
     for filename, line, _ in reversed(frames):
-        inside_a_package = any(part in filename for part in ("site-packages", "dist-packages", "peakmem/session/"))
-        if not inside_a_package and not filename.startswith("<") and "/lib/python3" not in filename:
+        if is_users_own(filename) and "/peakmem/session/" not in filename:
             return f"{filename}:{line}"
     return None
 
@@ -179,8 +179,8 @@ def _steps(recorded: Recorded, trace: Trace | None) -> tuple[StepPeak, ...]:
 
 
 def _accumulates(recording: dict[str, Any]) -> bool:
-    """Whether a step has more backward passes than optimizers."""
-    return any(step["backwards"] > step["optimizers"] for step in recording["steps"])
+    """Whether a step has more backward passes than optimizers; the last one tells: compilers run some in the first."""
+    return any(step["backwards"] > step["optimizers"] for step in recording["steps"][-1:])
 
 
 def _out_of_memory(recorded: Recorded, card: Card, peak: Peak, *, caught: bool, known: bool) -> OutOfMemory | None:
@@ -249,6 +249,5 @@ def _notes(recording: dict[str, Any]) -> list[str]:
         if not recording["steady"]:
             notes.append("the peak was still changing in the last step: --steps N watches more steps")
     if _accumulates(recording):
-        most = max(step["backwards"] for step in steps)
-        notes.append(f"gradients are accumulated over {most} backward passes a step")
+        notes.append(f"gradients are accumulated over {steps[-1]['backwards']} backward passes a step")
     return notes

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 # Files between the user's code and the allocator. A library that is not torch (transformers, lightning) is not the
 # user's either, but says more than nothing: it is taken when the stack has no line of the user's own.
-_TORCH = re.compile(r"^torch/|(?:site|dist)-packages/torch(?:vision|audio|ao)?/|<frozen|<eval_with_key>")
+_TORCH = re.compile(
+    r"^torch/|/torchinductor_|(?:site|dist)-packages/torch(?:vision|audio|ao)?/|<frozen|<eval_with_key>"
+)
 _LIBRARY = re.compile(r"(?:^|/)(?:site-packages|dist-packages)/|(?:^|/)lib/python3(?:\.\d+)?/|<frozen|<string>")
 _PYTHON = re.compile(r"\.pyc?$|^<ipython|^<stdin>|^<eval_with_key>|\.ipynb$|^/tmp/ipykernel_")
 _OP = re.compile(r"at::_ops::(\w+)::(?:call|redispatch)")
@@ -52,6 +54,11 @@ class Where:
         if self.node:
             return f"backward of {self.node.partition('Backward')[0] or self.node}"
         return self.op or self.function
+
+
+def is_users_own(filename: str) -> bool:
+    """Whether a file is the user's own code: no library's, not Python's, not made by torch."""
+    return not (_LIBRARY.search(filename) or _TORCH.search(filename) or filename.startswith("<"))
 
 
 def explain_stack(frames: tuple[Frame, ...]) -> Where:
