@@ -196,9 +196,10 @@ def test_what_stays_for_no_known_reason_is_unattributed_once_its_step_is_over(pr
     program.step()
     at_the_end_of_the_step = len(trace_of(program).events)
     program.take("later")
+    program.note("later", "parameter", "weight", "Model")
     program.step()
     assert set(roles_of(program, at_the_end_of_the_step).values()) == {"temporary"}
-    assert "unattributed" in roles_of(program).values()
+    assert roles_of(program) == {"": "unattributed", "weight": "parameter"}
 
 
 def test_parameters_in_one_block_share_a_name(program):
