@@ -35,10 +35,10 @@ COPIED = "copied from the host"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Owner:
-    """What a block is for, from a number of events on.
+    """What a block is for, from an event on.
 
     Attributes:
-        since: events after which it holds; 0 for the first one of a block.
+        since: number of the event with which it begins to hold; 0 for the first one of a block.
         role: the role.
         name: of the tensor, or what it is.
         owner: class of the outermost module or of the optimizer, empty if there is none.

@@ -215,7 +215,9 @@ class _Reader:
             if row < 0:
                 continue
             for owner in attribution.of(life):
-                since = int(row_of[owner.since - 1]) if owner.since else 0
+                if owner.since >= len(row_of):  # nothing has happened since
+                    continue
+                since = int(row_of[owner.since]) if owner.since else 0
                 title, dtype = interner.string(owner.name or owner.owner), interner.string(owner.dtype)
                 rows.append((int(number_of[row]), since, int(owner.role), title, interner.shape(owner.shape), dtype))
         rows.sort()
