@@ -334,7 +334,6 @@ def main():
 
     signal.signal(signal.SIGCHLD, reap)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other side says when to end
-    say({"ready": str(torch.__version__)})
     for line in sys.stdin:
         job = json.loads(line)
         # The handler must know the process before it can end.

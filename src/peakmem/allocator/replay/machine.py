@@ -55,27 +55,24 @@ class Answer:
     log: Array | None
 
 
-class Machine:
-    """Replays the requests of one device under any settings. Use as a context manager.
+class Engine:
+    """An interpreter with torch loaded on the virtual GPU, which forks for each job. Use as a context manager.
 
     Args:
-        requests: what to replay.
         facts: the PyTorch that replays.
         card: the card it is told of.
+        backend: the allocator's backend, where it is not the native one.
 
     Raises:
         PeakmemError: the virtual GPU can't be built, or torch can't be loaded.
     """
 
-    def __init__(self, requests: Requests, *, facts: TorchFacts, card: DeviceFacts, backend: str = "") -> None:
-        self.requests = requests
+    def __init__(self, *, facts: TorchFacts, card: DeviceFacts, backend: str = "") -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="peakmem-replay-")
-        self._program = Path(self._folder.name) / "requests"
-        self._write(requests)
         self._waiting: dict[int, Future[dict[str, Any]]] = {}
         self._count = 0
         self._lock = threading.Lock()
-        self._errors: IO[bytes] = (Path(self._folder.name) / "errors").open("w+b")
+        self._errors: IO[bytes] = (self.folder / "errors").open("w+b")
         variables = environment(
             library=ensure_library(facts), device=card, facts=facts, options=Options(context=0, capacity=1 << 62)
         )
@@ -92,11 +89,15 @@ class Machine:
             env=variables,
             start_new_session=True,
         )
-        self._ready: Future[str] = Future()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def __enter__(self) -> Machine:
+    @property
+    def folder(self) -> Path:
+        """A folder for what goes to and fro; it ends with the process."""
+        return Path(self._folder.name)
+
+    def __enter__(self) -> Engine:
         return self
 
     def __exit__(
@@ -117,25 +118,13 @@ class Machine:
         self._errors.close()
         self._folder.cleanup()
 
-    def _write(self, requests: Requests) -> None:
-        layout = requests.layout
-        with self._program.open("wb") as file:
-            np.asarray([len(requests.slot), requests.prologue, len(layout)], dtype="i8").tofile(file)
-            for column in (requests.slot, requests.size, requests.stream, *(layout[:, i] for i in range(3))):
-                np.ascontiguousarray(column, dtype="i8").tofile(file)
-
-    def submit(self, task: str, alloc_conf: str, *, start: Start, **fields: Any) -> Future[dict[str, Any]]:
-        """Start a job; its answer comes as a future."""
+    def submit(self, **fields: Any) -> Future[dict[str, Any]]:
+        """Start a job (see `child.py`); its answer comes as a future."""
+        future: Future[dict[str, Any]] = Future()
         with self._lock:
             self._count += 1
-            number = self._count
-            future: Future[dict[str, Any]] = Future()
-            self._waiting[number] = future
-        job = {
-            "id": number, "task": task, "alloc_conf": alloc_conf, "program": str(self._program),
-            "slots": self.requests.slots, "streams": self.requests.streams, "exact_start": start.exact,
-            "expandable": start.expandable, "capacity": None, "log": None, "fraction": None, "grid": GRID, **fields,
-        }  # fmt: skip
+            job = {"id": self._count, **fields}
+            self._waiting[self._count] = future
         assert self._process.stdin is not None
         try:
             with self._lock:
@@ -145,6 +134,54 @@ class Machine:
             self._reader.join(5)
         return future
 
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            answer = json.loads(line)
+            with self._lock:
+                future = self._waiting.pop(answer["id"], None)
+            if future is not None:
+                future.set_result(answer)
+        self._process.wait()
+        gone = {"error": f"the process that replays ended with status {self._process.returncode}"}
+        with self._lock:
+            waiting, self._waiting = self._waiting, _Gone(gone)
+        for future in waiting.values():
+            future.set_result(gone)
+
+    def last_lines(self) -> list[str]:
+        """The end of what the process wrote to standard error."""
+        self._errors.seek(0)
+        text = self._errors.read().decode("utf-8", "replace")
+        return [line for line in text.splitlines() if line.strip()][-5:]
+
+
+class Machine:
+    """Replays the requests of one device under any settings.
+
+    Args:
+        requests: what to replay.
+        engine: the process that does it.
+    """
+
+    def __init__(self, requests: Requests, engine: Engine) -> None:
+        self.requests = requests
+        self._engine = engine
+        self._program = engine.folder / f"requests-{id(self)}"
+        layout = requests.layout
+        with self._program.open("wb") as file:
+            np.asarray([len(requests.slot), requests.prologue, len(layout)], dtype="i8").tofile(file)
+            for column in (requests.slot, requests.size, requests.stream, *(layout[:, i] for i in range(3))):
+                np.ascontiguousarray(column, dtype="i8").tofile(file)
+
+    def _submit(self, task: str, alloc_conf: str, start: Start, **fields: Any) -> Future[dict[str, Any]]:
+        job = {
+            "task": task, "alloc_conf": alloc_conf, "program": str(self._program), "slots": self.requests.slots,
+            "streams": self.requests.streams, "exact_start": start.exact, "expandable": start.expandable,
+            "capacity": None, "log": None, "fraction": None, "grid": GRID, **fields,
+        }  # fmt: skip
+        return self._engine.submit(**job)
+
     def replay(self, alloc_conf: str, *, start: Start, capacity: int | None = None) -> Answer:
         """Replay once, with the log of events.
 
@@ -153,8 +190,8 @@ class Machine:
             start: how the memory is at the start.
             capacity: bytes that the allocator can get; None: no limit.
         """
-        log = Path(self._folder.name) / f"log-{threading.get_ident()}"
-        fields = self.submit("replay", alloc_conf, start=start, capacity=capacity, log=str(log)).result()
+        log = self._engine.folder / f"log-{id(self)}-{threading.get_ident()}"
+        fields = self._submit("replay", alloc_conf, start, capacity=capacity, log=str(log)).result()
         self._check(fields, alloc_conf)
         events: Array = np.fromfile(log, dtype=EVENT)
         log.unlink()
@@ -168,7 +205,7 @@ class Machine:
             start: how the memory is at the start.
             fraction: share of the capacity that the settings let the allocator hold, if they limit it.
         """
-        fields = self.submit("floor", alloc_conf, start=start, fraction=fraction).result()
+        fields = self._submit("floor", alloc_conf, start, fraction=fraction).result()
         self._check(fields, alloc_conf)
         return fields
 
@@ -176,31 +213,8 @@ class Machine:
         if "error" in fields:
             raise PeakmemError(
                 f"the replay under {alloc_conf or 'the default settings'!r} failed: {fields['error']}",
-                hint="\n".join(self._last_lines()),
+                hint="\n".join(self._engine.last_lines()),
             )
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            answer = json.loads(line)
-            if "ready" in answer:
-                self._ready.set_result(answer["ready"])
-                continue
-            with self._lock:
-                future = self._waiting.pop(answer["id"], None)
-            if future is not None:
-                future.set_result(answer)
-        self._process.wait()
-        gone = {"error": f"the process that replays ended with status {self._process.returncode}"}
-        with self._lock:
-            waiting, self._waiting = self._waiting, _Gone(gone)
-        for future in waiting.values():
-            future.set_result(gone)
-
-    def _last_lines(self) -> list[str]:
-        self._errors.seek(0)
-        text = self._errors.read().decode("utf-8", "replace")
-        return [line for line in text.splitlines() if line.strip()][-5:]
 
 
 class _Gone(dict[int, "Future[dict[str, Any]]"]):

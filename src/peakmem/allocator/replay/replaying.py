@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from peakmem.allocator.replay.machine import Answer, Machine, Start
+from peakmem.allocator.replay.machine import Answer, Engine, Machine, Start
 from peakmem.allocator.replay.model import POINTS, Curve, Floor, RanOut, Replayed
 from peakmem.allocator.replay.requests import FREE, requests_of
 from peakmem.allocator.settings import TorchVersion, parse
@@ -30,26 +30,39 @@ class Replayer:
         facts: the PyTorch that replays.
         card: the card that it is told of; its memory is a limit only where a capacity says so.
         device: index of the device in the trace; by default the one that held most.
+        engine: a process to use, which the caller ends; by default one of its own.
 
     Raises:
         PeakmemError: there is nothing to replay, or the virtual GPU can't be started.
     """
 
-    def __init__(self, trace: Trace, *, facts: TorchFacts, card: DeviceFacts, device: int | None = None) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        *,
+        facts: TorchFacts,
+        card: DeviceFacts,
+        device: int | None = None,
+        engine: Engine | None = None,
+    ) -> None:
         self.trace = trace
         self.requests = requests_of(trace, device=device)
         self.version = TorchVersion.parse(facts.version)
         self.facts = facts
         self._card = card
-        self._machine = Machine(self.requests, facts=facts, card=card)
-        self._others: dict[str, Machine] = {}
+        self._engines: list[Engine] = []
+        self._machines = {"native": Machine(self.requests, engine or self._engine())}
+
+    def _engine(self, backend: str = "") -> Engine:
+        self._engines.append(Engine(facts=self.facts, card=self._card, backend=backend))
+        return self._engines[-1]
 
     def __enter__(self) -> Replayer:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for machine in (self._machine, *self._others.values()):
-            machine.close()
+        for engine in self._engines:
+            engine.close()
 
     def settings(self, alloc_conf: str) -> Settings:
         """The settings that a string means to this PyTorch.
@@ -111,13 +124,9 @@ class Replayer:
         return Start(exact=exact_start and settings.backend == "native", expandable=expandable)
 
     def _for(self, settings: Settings) -> Machine:
-        if settings.backend == "native":
-            return self._machine
-        if settings.backend not in self._others:
-            self._others[settings.backend] = Machine(
-                self.requests, facts=self.facts, card=self._card, backend=settings.backend
-            )
-        return self._others[settings.backend]
+        if settings.backend not in self._machines:
+            self._machines[settings.backend] = Machine(self.requests, self._engine(settings.backend))
+        return self._machines[settings.backend]
 
     def _replayed(self, alloc_conf: str, answer: Answer, *, capacity: int | None, start: Start) -> Replayed:
         fields, log = answer.fields, answer.log
