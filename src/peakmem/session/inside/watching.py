@@ -62,7 +62,9 @@ class _Backward:
         if watch.backward_depth == 0:
             watch.mark("backward", retained=self._retained)
             watch.owners.before_backward()
-            mark_nodes(self._tensors, watch.contexts, watch.native, watch.owners.node)
+            # Without a recording the hooks of checkpointing are not known, and to look at what they keep would run them.
+            see = watch.owners.node if watch.settings.record else None
+            mark_nodes(self._tensors, watch.contexts, watch.native, see)
         self._tensors = None
         watch.backward_depth += 1
         self._before = watch.contexts.enter("phase", "backward")
