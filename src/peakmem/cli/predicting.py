@@ -240,7 +240,7 @@ def forecast_script(
     if forecast.error is not None and not forecast.steps:
         raise _not_trainable(forecast, workload, collected.said("batch"))
     forecast = replace(
-        _without_folder(forecast, folder),
+        without_folder(forecast, folder),
         command=("peakmem", "predict", what),
         notes=tuple(note for note in forecast.notes if not note.startswith(_ABOUT_SCRIPTS)),
         workload=_described(workload, training, collected),
@@ -248,7 +248,7 @@ def forecast_script(
     return made, forecast
 
 
-def _without_folder(forecast: Forecast, folder: str) -> Forecast:
+def without_folder(forecast: Forecast, folder: str) -> Forecast:
     """The forecast with places in the script named as `predict.py:12`, without the temporary folder."""
     if not folder:
         return forecast

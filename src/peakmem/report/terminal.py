@@ -135,12 +135,8 @@ def _remarks(forecast: Forecast) -> list[Text]:
     where += [short_line(peak.line)] if peak.line else []
     if where:
         lines.append(Text("the peak is reached in " + ", ".join(where)))
-    lines.append(
-        Text(
-            f"{forecast.segments} segments, {forecast.retries} retries, torch {forecast.torch}, {forecast.seconds:.1f} s",
-            style="dim",
-        )
-    )
+    counts = f"{forecast.segments} segments, {forecast.retries} retries"
+    lines.append(Text(f"{counts}, torch {forecast.torch}, {forecast.seconds:.1f} s", style="dim"))
     for note in forecast.notes:
         lines.append(Text(f"note: {note}", style="dim"))
     if forecast.assumptions:

@@ -62,8 +62,10 @@ class _Backward:
         if watch.backward_depth == 0:
             watch.mark("backward", retained=self._retained)
             watch.owners.before_backward(self._tensors)
-            mark_nodes(self._tensors, watch.contexts, watch.native, watch.owners.node)
-        else:  # of a segment that was computed again, in a thread of the engine
+            # Without a recording the hooks of checkpointing are not known: to look at what they keep would run them.
+            see = watch.owners.node if watch.settings.record else None
+            mark_nodes(self._tensors, watch.contexts, watch.native, see)
+        elif watch.settings.record:  # of a segment that was computed again, in a thread of the engine
             look_at_nodes(self._tensors, watch.owners.node)
         self._tensors = None
         watch.backward_depth += 1
