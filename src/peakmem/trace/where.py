@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 _TORCH = re.compile(
     r"^torch/|/torchinductor_|(?:site|dist)-packages/torch(?:vision|audio|ao)?/|<frozen|<eval_with_key>"
 )
-    r"^torch/|/torchinductor_|(?:site|dist)-packages/torch(?:vision|audio|ao)?/|<frozen|<eval_with_key>"
-)
 _LIBRARY = re.compile(r"(?:^|/)(?:site-packages|dist-packages)/|(?:^|/)lib/python3(?:\.\d+)?/|<frozen|<string>")
 _PYTHON = re.compile(r"\.pyc?$|^<ipython|^<stdin>|^<eval_with_key>|\.ipynb$|^/tmp/ipykernel_")
 _OP = re.compile(r"at::_ops::(\w+)::(?:call|redispatch)")
