@@ -16,7 +16,7 @@ import click
 from peakmem.cli.forecasting import make_forecast
 from peakmem.cli.planning import estimate, plan_run
 from peakmem.errors import ExitCode
-from peakmem.report.json import write_json
+from peakmem.files import write_json
 from peakmem.units import format_size
 from peakmem.workload.checkpoints.loading import ways_of_loading
 from peakmem.workload.checkpoints.model import Checkpoint
@@ -39,9 +39,9 @@ def predict_checkpoint(options: PredictOptions, training: Training) -> int:
     Raises:
         PeakmemError: it can't be read, or an option needs the architecture.
     """
+    from peakmem.cli.plain import text_console
     from peakmem.cli.predicting import without_folder
     from peakmem.cli.progress import RunProgress
-    from peakmem.cli.run import console
     from peakmem.cli.running import exit_code
     from peakmem.report.terminal import print_forecast
 
@@ -79,7 +79,7 @@ def predict_checkpoint(options: PredictOptions, training: Training) -> int:
     )
     if options.json_target is not None:
         write_json(forecast, options.json_target, force=options.force)
-    screen = console(to_stderr=options.json_target == "-")
+    screen = text_console(to_stderr=options.json_target == "-")
     _print(checkpoint, described, held, screen)
     print_forecast(forecast, screen)
     _print_next(path, options, screen)
