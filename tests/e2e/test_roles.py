@@ -390,3 +390,31 @@ print(0)
     names = {strings[int(name)] for name in owners.name[owners.role == Role.WORKSPACE]}
     assert "cuBLAS workspace" in names
     assert any(name.startswith("scratch of aten::sort") for name in names)
+
+
+def test_parts_that_are_called_one_by_one_have_the_name_of_the_whole(script):
+    run = record(
+        script(
+            START
+            + """
+class Autoencoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(50, 20), nn.ReLU())
+        self.decoder = nn.Sequential(nn.Linear(20, 50), nn.ReLU())
+    def step(self, x):
+        return F.mse_loss(self.decoder(self.encoder(x)), x)
+
+model = Autoencoder().cuda()
+optimizer = torch.optim.SGD(model.parameters())
+x = torch.randn(30, 50).cuda()
+train(model, optimizer, lambda: model.step(x))
+print(0)
+"""
+        )
+    )
+    moment = run.moment("backward", 1)
+    names = ["decoder.0.bias", "decoder.0.weight", "encoder.0.bias", "encoder.0.weight"]
+    assert sorted(run.names(moment, Role.PARAMETER)) == names
+    assert run.requested(moment)["input"] == 30 * 50 * 4
+    assert {run.trace.strings[int(name)] for name in run.trace.contexts.name} >= {"encoder.0", "decoder.1"}
