@@ -418,3 +418,22 @@ print(0)
     assert sorted(run.names(moment, Role.PARAMETER)) == names
     assert run.requested(moment)["input"] == 30 * 50 * 4
     assert {run.trace.strings[int(name)] for name in run.trace.contexts.name} >= {"encoder.0", "decoder.1"}
+
+
+def test_a_second_copy_of_the_weights_while_loading(script):
+    run = record(
+        script(
+            START
+            + """
+model = nn.Linear(1000, 1000).cuda()
+checkpoint = {name: torch.empty_like(t) for name, t in model.state_dict().items()}
+model.load_state_dict(checkpoint)
+optimizer = torch.optim.SGD(model.parameters())
+train(model, optimizer, lambda: model(torch.randn(10, 1000, device="cuda")).sum())
+print(0)
+"""
+        )
+    )
+    (found,) = [row for row in at_peak(run.trace).unneeded if row.what.startswith("a second copy")]
+    assert found.bytes >= (1000 * 1000 + 1000) * 4
+    assert found.examples[0].name == "state dict being loaded: weight"
