@@ -437,3 +437,26 @@ print(0)
     (found,) = [row for row in at_peak(run.trace).unneeded if row.what.startswith("a second copy")]
     assert found.bytes >= (1000 * 1000 + 1000) * 4
     assert found.examples[0].name == "state dict being loaded: weight"
+
+
+def test_buckets_of_data_parallel_training_are_communication_buffers(script):
+    run = record(
+        script(
+            START
+            + """
+import os, torch.distributed as dist
+os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK="0", WORLD_SIZE="1")
+store = dist.HashStore()
+dist.init_process_group("nccl", store=store, rank=0, world_size=1)
+model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(300, 300), nn.ReLU(), nn.Linear(300, 300)).cuda())
+optimizer = torch.optim.SGD(model.parameters())
+x = torch.randn(10, 300).cuda()
+train(model, optimizer, lambda: model(x).sum())
+print(size(model.parameters()))
+dist.destroy_process_group()
+"""
+        )
+    )
+    held = run.requested(run.moment("backward", 1))
+    assert held["communication"] == run.said, "the buckets are as large as all gradients"
+    assert held["parameter"] == run.said

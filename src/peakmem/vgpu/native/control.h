@@ -36,7 +36,7 @@ void peakmem_clear_reads(void);
 struct peakmem_use {
   uint64_t event;
   uint64_t address; /* in the block */
-  uint32_t use;     /* 1: workspace of cuBLAS, 2: workspace of cuBLASLt, 3: written by a copy from the host */
+  uint32_t use;     /* 1: workspace of cuBLAS, 2: workspace of cuBLASLt, 3: written by a copy from the host, 4: NCCL */
   uint32_t unused;
 };
 uint64_t peakmem_use_count(void);
