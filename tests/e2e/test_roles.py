@@ -390,3 +390,73 @@ print(0)
     names = {strings[int(name)] for name in owners.name[owners.role == Role.WORKSPACE]}
     assert "cuBLAS workspace" in names
     assert any(name.startswith("scratch of aten::sort") for name in names)
+
+
+def test_parts_that_are_called_one_by_one_have_the_name_of_the_whole(script):
+    run = record(
+        script(
+            START
+            + """
+class Autoencoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(50, 20), nn.ReLU())
+        self.decoder = nn.Sequential(nn.Linear(20, 50), nn.ReLU())
+    def step(self, x):
+        return F.mse_loss(self.decoder(self.encoder(x)), x)
+
+model = Autoencoder().cuda()
+optimizer = torch.optim.SGD(model.parameters())
+x = torch.randn(30, 50).cuda()
+train(model, optimizer, lambda: model.step(x))
+print(0)
+"""
+        )
+    )
+    moment = run.moment("backward", 1)
+    names = ["decoder.0.bias", "decoder.0.weight", "encoder.0.bias", "encoder.0.weight"]
+    assert sorted(run.names(moment, Role.PARAMETER)) == names
+    assert run.requested(moment)["input"] == 30 * 50 * 4
+    assert {run.trace.strings[int(name)] for name in run.trace.contexts.name} >= {"encoder.0", "decoder.1"}
+
+
+def test_a_second_copy_of_the_weights_while_loading(script):
+    run = record(
+        script(
+            START
+            + """
+model = nn.Linear(1000, 1000).cuda()
+checkpoint = {name: torch.empty_like(t) for name, t in model.state_dict().items()}
+model.load_state_dict(checkpoint)
+optimizer = torch.optim.SGD(model.parameters())
+train(model, optimizer, lambda: model(torch.randn(10, 1000, device="cuda")).sum())
+print(0)
+"""
+        )
+    )
+    (found,) = [row for row in at_peak(run.trace).unneeded if row.what.startswith("a second copy")]
+    assert found.bytes >= (1000 * 1000 + 1000) * 4
+    assert found.examples[0].name == "state dict being loaded: weight"
+
+
+def test_buckets_of_data_parallel_training_are_communication_buffers(script):
+    run = record(
+        script(
+            START
+            + """
+import os, torch.distributed as dist
+os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK="0", WORLD_SIZE="1")
+store = dist.HashStore()
+dist.init_process_group("nccl", store=store, rank=0, world_size=1)
+model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(300, 300), nn.ReLU(), nn.Linear(300, 300)).cuda())
+optimizer = torch.optim.SGD(model.parameters())
+x = torch.randn(10, 300).cuda()
+train(model, optimizer, lambda: model(x).sum())
+print(size(model.parameters()))
+dist.destroy_process_group()
+"""
+        )
+    )
+    held = run.requested(run.moment("backward", 1))
+    assert held["communication"] == run.said, "the buckets are as large as all gradients"
+    assert held["parameter"] == run.said

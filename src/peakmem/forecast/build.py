@@ -20,6 +20,7 @@ from peakmem.forecast.model import (
     StepPeak,
     Verdict,
 )
+from peakmem.trace.operators import running
 from peakmem.trace.recorded import Recorded
 from peakmem.trace.replay import Replay
 from peakmem.trace.roles import ContextKind
@@ -193,7 +194,7 @@ def _out_of_memory(recorded: Recorded, card: Card, peak: Peak, *, caught: bool, 
         missing=max(oom["requested"] - oom["free"], 0),
         step=oom["step"],
         phase=place.phase,
-        op=place.op,
+        op=place.op or running(oom["operators"]) or None,
         module=place.module,
         line=user_line(oom["stack"]),
         needed=peak.used if known else None,

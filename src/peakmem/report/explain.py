@@ -95,7 +95,7 @@ def _ratios(explained: Explanation, forecast: Forecast) -> Text:
     if 20 * workspaces > explained.allocated:
         text.append(f" ({(explained.allocated - workspaces) / by_hand:.1f} times without the workspaces of cuBLAS)")
     text.append(f", torch.cuda.max_memory_reserved {forecast.peak.reserved / by_hand:.1f} times")
-    text.append(f", nvidia-smi {forecast.peak.used / by_hand:,.0f} times.")
+    text.append(f", nvidia-smi {forecast.peak.used / by_hand:,.1f} times.")
     return text
 
 

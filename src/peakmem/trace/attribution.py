@@ -6,12 +6,13 @@ weight is saved for the backward pass), the one that lasts longest wins, in the 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
 from peakmem.trace.operators import Operation
-from peakmem.trace.recording_log import FROM_HOST, WORKSPACES, Life, Log, Note, notes_of
+from peakmem.trace.recording_log import COMMUNICATED, FROM_HOST, WORKSPACES, Life, Log, Note, notes_of
 from peakmem.trace.roles import Role
 
 _ORDER = {
@@ -76,6 +77,7 @@ class Attribution:
             if life is not None:
                 self._notes.setdefault(life.number, []).append((event, note))
         self._workspaces: dict[int, str] = {}
+        self._communicated: set[int] = set()
         self._from_host: set[int] = set()
         for event, address, use, _ in log.uses.tolist():
             life = log.alive_at(address, event)
@@ -83,6 +85,8 @@ class Attribution:
                 continue
             if use == FROM_HOST:
                 self._from_host.add(life.number)
+            elif use == COMMUNICATED:
+                self._communicated.add(life.number)
             else:
                 self._workspaces.setdefault(life.number, WORKSPACES[use])
         self._autocast: set[int] = set()
@@ -95,7 +99,8 @@ class Attribution:
         if noted:
             return noted
         first = self._from_its_life(life)
-        end = next((end for end in self._step_ends if end > life.born), None)
+        step = bisect_right(self._step_ends, life.born)
+        end = self._step_ends[step] if step < len(self._step_ends) else None
         if first.role is Role.TEMPORARY and end is not None and life.freed >= end:
             # Whoever still holds it once the step is over was not seen.
             return [first, Owner(since=end, role=Role.UNATTRIBUTED, name="")]
@@ -149,6 +154,8 @@ class Attribution:
             return Owner(role=Role.WORKSPACE, name=self._workspaces[life.number])
         if self._library_state(life):
             return Owner(role=Role.WORKSPACE, name=_LIBRARY_STATES[ran.inner])
+        if life.number in self._communicated:
+            return Owner(role=Role.COMMUNICATION, name="given to NCCL")
         if ran.inner and life.freed < ran.inner_end:
             return Owner(role=Role.WORKSPACE, name=f"scratch of {ran.inner}")
         if life.number in self._autocast:

@@ -70,6 +70,12 @@ def operations(log: Log) -> list[Operation]:
     return result
 
 
+def running(names: list[str]) -> str:
+    """The name of what runs, from the names of all that do, outermost first; empty if nothing does."""
+    operation = _describe([(0, name) for name in names])
+    return operation.node or operation.outer
+
+
 def _describe(stack: list[tuple[int, str]]) -> Operation:
     outer = node = inner = ""
     inner_end = 0

@@ -249,9 +249,10 @@ class _Reader:
             )
             start = end
         phases = _phases(self._recording["marks"], self._in_module(), len(self._log.events))
+        ends = set(self._step_ends)
         first = 0
         for event in range(1, len(phases) + 1):
-            if event < len(phases) and phases[event] == phases[first] and event not in self._step_ends:
+            if event < len(phases) and phases[event] == phases[first] and event not in ends:
                 continue
             if phases[first] != "other":
                 step = bisect_right(self._step_ends, first)

@@ -16,6 +16,7 @@ _OPERATOR = np.dtype([("first", "<u8"), ("end", "<u8"), ("name", "<u4"), ("threa
 
 WORKSPACES = {1: "cuBLAS workspace", 2: "cuBLASLt workspace"}
 FROM_HOST = 3
+COMMUNICATED = 4
 
 
 class Note(NamedTuple):

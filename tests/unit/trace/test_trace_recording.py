@@ -292,3 +292,13 @@ def test_a_mode_written_in_python_is_no_operator(program):
     program.end()
     (ran,) = operations(Log(program.recording()))
     assert (ran.outer, ran.inner, ran.node) == ("aten::mul", "aten::mul", "")
+
+
+def test_what_is_given_to_nccl_is_a_communication_buffer_unless_it_is_more(program):
+    program.take("bucket")
+    program.use("bucket", 4)
+    program.take("gradient")
+    program.use("gradient", 4)
+    program.note("gradient", "gradient", "weight", "Model")
+    owners = trace_of(program).owners
+    assert [Role(role) for role in owners.role.tolist()] == [Role.COMMUNICATION, Role.GRADIENT]

@@ -3,6 +3,16 @@
 import threading
 import weakref
 
+from .families import outermost_parent
+
+
+MOST_SEARCHES = 4
+
+
+def owns_tensors(module):
+    """Whether a module or a part of it has parameters or buffers."""
+    return any(True for _ in module.parameters()) or any(True for _ in module.buffers())
+
 
 def path_in(root, path, ambiguous):
     """The path of a module or tensor below a root; with the root's class where it would say too little."""
@@ -22,6 +32,8 @@ class ModuleTracker:
         self.roots: weakref.WeakSet = weakref.WeakSet()
         self.on_root = self.on_root_done = None
         self.layers = []
+        self._searches = MOST_SEARCHES
+        self._main = threading.get_ident()
         self.layers_open = True
         self._contexts = contexts
         self._torch = torch
@@ -51,10 +63,12 @@ class ModuleTracker:
             threads.root = root
             before = enter("module", name)
             try:
-                if root is self and tracker.on_root is not None:
+                # A segment that is computed again in the backward pass runs in a thread of the engine.
+                seen = tracker.on_root is not None and threading.get_ident() == tracker._main
+                if seen:
                     tracker.on_root(self, args, kwargs)
                 result = original(self, *args, **kwargs)
-                if root is self and tracker.on_root_done is not None:
+                if seen:
                     tracker.on_root_done(self, result)
                 if tracker.layers_open:
                     tracker._layer(self, name, result)
@@ -87,8 +101,23 @@ class ModuleTracker:
                 name = self._names.get(root, {}).get(id(module))
                 if name is not None:
                     return root, name
+            if self._searches and self.roots and owns_tensors(module):
+                # The second model, or another part of the first one.
+                self._searches -= 1
+                whole = outermost_parent(module, self._torch.nn.Module)
+                if whole is not module:
+                    return self._adopt(whole), self._name(whole, module)
             self.roots.add(module)
         return module, type(module).__name__
+
+    def _adopt(self, whole):
+        """Count a model as called whose parts are called one by one."""
+        parts = set(map(id, whole.modules()))
+        for root in list(self.roots):
+            if id(root) in parts:
+                self.roots.discard(root)
+        self.roots.add(whole)
+        return whole
 
     def _name(self, root, module):
         names = self._names.get(root)
@@ -96,7 +125,7 @@ class ModuleTracker:
         if name is None:
             owner = type(root).__name__
             names = {id(child): path_in(owner, path, False) for path, child in root.named_modules()}
-            names.setdefault(id(module), type(module).__name__)
+            names.setdefault(id(module), owner if module is root else type(module).__name__)
             self._names[root] = names
             name = names[id(module)]
-        return name
+        return name or type(module).__name__

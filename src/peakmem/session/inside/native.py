@@ -27,6 +27,7 @@ class Native:
             library.peakmem_use_count.restype = ctypes.c_uint64
             library.peakmem_operator_count.restype = ctypes.c_uint64
             library.peakmem_operator_names.restype = ctypes.c_char_p
+            library.peakmem_running_operators.argtypes = [ctypes.c_char_p, ctypes.c_int]
             library.peakmem_report.argtypes = [ctypes.c_char_p, ctypes.c_int]
         except AttributeError as error:
             raise OSError(f"the virtual GPU is not loaded in this process ({error})") from None
@@ -64,6 +65,12 @@ class Native:
         count = self._library.peakmem_operator_count()
         rows = ctypes.string_at(self._library.peakmem_operators(), count * OPERATOR_SIZE) if count else b""
         return rows, self._library.peakmem_operator_names().decode("utf-8", "replace").splitlines()
+
+    def running(self):
+        """The names of the operators that run on this thread now, outermost first."""
+        text = ctypes.create_string_buffer(1 << 14)
+        self._library.peakmem_running_operators(text, len(text))
+        return text.value.decode("utf-8", "replace").splitlines()
 
     def report(self):
         """What the library answered by a substitute, an estimate or not at all: JSON text."""

@@ -8,13 +8,9 @@ import functools
 import weakref
 
 from . import importing
-from .modules import path_in
+from .modules import owns_tensors, path_in
 from .notes import ACTIVATION, BUFFER, GRADIENT, INPUT, LOADED, OPTIMIZER_STATE, OUTPUT, PARAMETER, Notes
 from .saved import Hooked, SavedTensors
-
-
-def _owns_tensors(module):
-    return any(True for _ in module.parameters()) or any(True for _ in module.buffers())
 
 
 class Owners:
@@ -159,7 +155,7 @@ class Owners:
 
     def _outermost_roots(self):
         """The modules that were called from outside of all modules and own tensors, less the parts of other ones."""
-        roots = [root for root in list(self._modules.roots) if _owns_tensors(root)]
+        roots = [root for root in list(self._modules.roots) if owns_tensors(root)]
         if len(roots) < 2:
             return roots
         inside = {id(child) for root in roots for child in root.modules() if child is not root}

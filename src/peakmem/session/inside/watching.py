@@ -245,6 +245,7 @@ class Watch:
             "total": total,
             "free": free,
             "context": self.native.context(),
+            "operators": self.native.running(),
             "step": len(self.clock.steps),
             "stack": [(f.filename, f.lineno, f.name) for f in traceback.extract_stack()[:-1]],
         }

@@ -36,7 +36,7 @@ void peakmem_clear_reads(void);
 struct peakmem_use {
   uint64_t event;
   uint64_t address; /* in the block */
-  uint32_t use;     /* 1: workspace of cuBLAS, 2: workspace of cuBLASLt, 3: written by a copy from the host */
+  uint32_t use;     /* 1: workspace of cuBLAS, 2: workspace of cuBLASLt, 3: written by a copy from the host, 4: NCCL */
   uint32_t unused;
 };
 uint64_t peakmem_use_count(void);
@@ -54,6 +54,9 @@ int peakmem_watch_operators(void);
 uint64_t peakmem_operator_count(void);
 const struct peakmem_operator *peakmem_operators(void);
 const char *peakmem_operator_names(void);
+/* Writes the names of what runs on this thread now, outermost first, each with a line end, and a closing zero; as much
+ * as fits into n bytes. Gives back how many names were written. */
+int peakmem_running_operators(char *out, int n);
 
 /* Writes a JSON object with its closing zero if it fits into n bytes; gives back its length without the zero. */
 int peakmem_report(char *out, int n);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "libraries.h"
+#include "uses.h"
 
 using namespace peakmem;
 
@@ -79,5 +80,21 @@ PEAKMEM_API int ncclCommRegister(const void*, void* buffer, size_t, void** handl
   *handle = buffer;
   return 0;
 }
+// Collectives begin with what is sent and what is received (NCCL's documentation).
+#define COLLECTIVE(name)                                             \
+  PEAKMEM_API int name(const void* sent, const void* received) {     \
+    vgpu_log(#name);                                                 \
+    note_use(sent, Use::kCommunicated);                              \
+    if (received != sent) note_use(received, Use::kCommunicated);    \
+    return 0;                                                        \
+  }
+COLLECTIVE(ncclAllGather)
+COLLECTIVE(ncclAllReduce)
+COLLECTIVE(ncclAlltoAll)
+COLLECTIVE(ncclBroadcast)
+COLLECTIVE(ncclReduce)
+COLLECTIVE(ncclReduceScatter)
+#undef COLLECTIVE
+
 PEAKMEM_API int ncclMemAlloc(void** address, size_t bytes) { return cudaMalloc(address, bytes); }
 PEAKMEM_API int ncclMemFree(void* address) { return cudaFree(address); }

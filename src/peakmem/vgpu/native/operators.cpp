@@ -4,6 +4,7 @@
 // ATen/record_function.h). Ours asks for neither inputs nor outputs, so it prolongs the life of no tensor. The library is
 // built without PyTorch's headers: what is used of them is declared here (the same from PyTorch 1.13 to 2.14).
 #include <dlfcn.h>
+#include <string.h>
 
 #include <memory>
 #include <mutex>
@@ -105,4 +106,18 @@ API uint64_t peakmem_operator_count(void) {
   return l.rows.size();
 }
 API const struct peakmem_operator *peakmem_operators(void) { return operator_log().rows.data(); }
+API int peakmem_running_operators(char *out, int n) {
+  int written = 0, used = 0;
+  if (t_running && g_name) {
+    for (const Running &running : *t_running) {
+      std::string line = std::string(g_name(running.function)) + "\n";
+      if (used + (int)line.size() >= n) break;
+      memcpy(out + used, line.data(), line.size());
+      used += (int)line.size();
+      written++;
+    }
+  }
+  if (n > 0) out[used] = 0;
+  return written;
+}
 API const char *peakmem_operator_names(void) { return operator_log().names.c_str(); }
