@@ -75,6 +75,14 @@ def tune(options: TuneOptions) -> int:
     Raises:
         PeakmemError: bad input, or nothing to tune.
     """
+    try:
+        return _tune(options)
+    except KeyboardInterrupt:
+        Console(stderr=True, highlight=False).print("peakmem: interrupted before anything was found")
+        return INTERRUPTED
+
+
+def _tune(options: TuneOptions) -> int:
     if options.json_target is not None:
         check_writable(options.json_target, force=options.force)
     subject = _subject(options)

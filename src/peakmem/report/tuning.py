@@ -74,10 +74,23 @@ def verdict(found: Found, judgement: Judgement) -> str:
             f"Under {own} it runs out of memory."
         )
     gain = base.reserved - best.reserved
-    return (
-        f"{conf} takes {format_size(gain)} less: {format_size(best.reserved)} reserved instead of "
-        f"{format_size(base.reserved)} under {own}."
-    )
+    if gain >= 0:
+        text = (
+            f"{conf} takes {format_size(gain)} less: {format_size(best.reserved)} reserved instead of "
+            f"{format_size(base.reserved)} under {own}."
+        )
+    else:
+        text = f"{conf} takes {format_size(best.reserved)} where there is room, {format_size(-gain)} more than {own}."
+    return text + _floors(base, best)
+
+
+def _floors(base: Tried, best: Tried) -> str:
+    """What the settings need where there is little room; empty if unknown."""
+    if base.floor is None or best.floor is None or base.floor.size is None or best.floor.size is None:
+        return ""
+    if base.floor.size == best.floor.size:
+        return f" Either needs {format_size(best.floor.size)} at least."
+    return f" It needs {format_size(best.floor.size)} at least, instead of {format_size(base.floor.size)}."
 
 
 def _too_little(found: Found, judgement: Judgement) -> str:

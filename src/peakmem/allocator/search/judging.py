@@ -9,10 +9,10 @@ from peakmem.allocator.search.searching import Found, Tried
 from peakmem.units import MIB
 
 NEAR = 0.01
-"""Settings whose peaks differ by less than this share count as equal; the simpler ones win."""
+"""Settings whose costs differ by less than this share count as equal; the simpler ones win."""
 
 WORTH = 0.02
-"""A gain below this share of the peak is not worth a setting."""
+"""A gain below this share of the cost is not worth a setting."""
 
 _LEAST_GAIN = 32 * MIB
 
@@ -51,7 +51,8 @@ class Judgement:
 def judge(found: Found) -> Judgement:
     """Judge a search."""
     everything = [found.baseline, *found.tried]
-    least = min(tried.free.active for tried in everything)
+    # Settings with a memory limit can run out even here: what they had until then says nothing.
+    least = min((one.free.active for one in everything if one.free.ran_out is None), default=0)
     base = found.baseline
     if found.capacity is not None:
         fitting = [tried for tried in everything if tried.fits]
@@ -62,8 +63,8 @@ def judge(found: Found) -> Judgement:
             return _judged(Outcome.MAKES_IT_FIT, best, least)
     else:
         best = _best(everything)
-    gain = base.free.reserved - best.free.reserved
-    if best.is_baseline or gain < max(WORTH * base.free.reserved, _LEAST_GAIN):
+    gain = cost(base) - cost(best)
+    if best.is_baseline or gain < max(WORTH * cost(base), _LEAST_GAIN):
         fits = found.capacity is not None and base.fits
         return _judged(Outcome.FITS_ALREADY if fits else Outcome.NO_HELP, None, least)
     return _judged(Outcome.HELPS, best, least)
@@ -87,19 +88,25 @@ def _too_little(everything: list[Tried], capacity: int, least: int) -> Judgement
     )
 
 
+def cost(tried: Tried) -> float:
+    """The middle of what settings take where there is room and what they need where there is not, bytes.
+
+    Either alone misleads: a peak that goes down under pressure costs little, and a floor that is reached only by giving
+    the whole cache back again and again costs time.
+    """
+    floor = tried.floor.size if tried.floor is not None else None
+    return (tried.reserved + (tried.reserved if floor is None else min(floor, tried.reserved))) / 2
+
+
 def _best(tried: list[Tried]) -> Tried:
-    """The least reserved memory; among near equals without retries, the fewest options, then the lowest floor."""
-
-    def retries(one: Tried) -> int:
-        return one.limited.retries if one.limited is not None else 0
-
-    calm = [one for one in tried if not retries(one)] or tried
-    lowest = min(one.reserved for one in calm)
-    near = [one for one in calm if one.reserved <= lowest * (1 + NEAR)]
-    return min(near, key=lambda one: (one.candidate.options, not one.is_baseline, one.reserved))
+    """The lowest cost without retries; among near equals the fewest options, then the settings there are."""
+    calm = [one for one in tried if one.limited is None or not one.limited.retries] or tried
+    lowest = min(cost(one) for one in calm)
+    near = [one for one in calm if cost(one) <= lowest * (1 + NEAR)]
+    return min(near, key=lambda one: (one.candidate.options, not one.is_baseline, cost(one)))
 
 
 def ranked(found: Found) -> list[Tried]:
-    """All that was tried for a table: what fits first, then by reserved memory; the baseline is the first row."""
-    others = sorted(found.tried, key=lambda one: (not one.fits, one.reserved, one.candidate.options))
+    """All that was tried for a table: what fits first, then by cost; the baseline is the first row."""
+    others = sorted(found.tried, key=lambda one: (not one.fits, cost(one), one.candidate.options))
     return [found.baseline, *others]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from tests.replay_traces import GIB, MIB
 
@@ -120,3 +122,24 @@ def test_growth_is_told_with_figures() -> None:
     search = found(tried("", 40, 20, 22, baseline=True), steady)
     text = growth(search, judge(search).best)
     assert "stranded memory grows: by 15.06 GiB" in text
+
+
+def test_what_can_be_given_back_under_pressure_counts_for_less() -> None:
+    search = found(
+        tried("", 30, 6, 8, baseline=True), tried("roundup_power2_divisions:2", 7, 6, 7), tried(EXPAND, 7.3, 6, 6.1)
+    )
+    judgement = judge(search)
+    assert judgement.best is not None
+    assert judgement.best.candidate.alloc_conf == EXPAND
+    assert verdict(search, judgement) == (
+        "expandable_segments:True takes 22.70 GiB less: 7.30 GiB reserved instead of 30.00 GiB under default settings. "
+        "It needs 6.10 GiB at least, instead of 8.00 GiB."
+    )
+
+
+def test_a_candidate_that_ran_into_its_own_limit_says_nothing_about_what_is_in_use() -> None:
+    limit = "garbage_collection_threshold:0.8,per_process_memory_fraction:0.5"
+    cut = tried(limit, 26, 3, 26, capacity=24)
+    cut = replace(cut, free=replayed(limit, 26, 3, capacity=24))
+    search = found(tried("", 26, 25, 25.4, capacity=24, baseline=True), cut, capacity=24)
+    assert judge(search).least == 25 * GIB
