@@ -2,7 +2,7 @@
 
     python benchmarks/predict_models.py [--only WORD] [--out results.json]
 
-For each model: the seconds of `peakmem predict --steps 3 --no-range`, and whether the peaks of allocated and reserved
+For each model: the seconds (and CPU seconds) of `peakmem predict --steps 3 --no-range`, and whether the peaks of allocated and reserved
 memory equal, to the byte, what the script itself reads from torch when it is run on the virtual GPU with nothing
 watching it. Where sizes depend on values (detection), which an unwatched script does not have, `peakmem run` on the
 script takes its place.
@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import re
+import resource
 import statistics
 import subprocess
 import sys
@@ -77,13 +78,14 @@ def main() -> None:
             row = _one(what, Path(folder))
             rows.append(row)
             print(
-                f"{row['model']:55} {row['seconds']:6.1f} s  {row['allocated']:>15,} {row['reserved']:>15,}  "
+                f"{row['model']:55} {row['seconds']:6.1f} s {row['cpu_seconds']:6.1f} s CPU {row['allocated']:>15,} {row['reserved']:>15,}  "
                 f"{row['says']}",
                 flush=True,
             )
             if arguments.out:
                 arguments.out.write_text(json.dumps(rows, indent=2))
-    seconds = [row["seconds"] for row in rows]
+    seconds = statistics.median(row["seconds"] for row in rows)
+    cpu = statistics.median(row["cpu_seconds"] for row in rows)
     equal = sum(row["says"].startswith("equal") for row in rows)
     print(
         f"{len(rows)} models, {equal} equal, median {statistics.median(seconds):.1f} s, load {os.getloadavg()[0]:.1f}"
@@ -104,10 +106,11 @@ def _models(folder: Path) -> list[str]:
 def _one(what: str, folder: Path) -> dict[str, Any]:
     script = folder / "script.py"
     words = [what, "--batch", str(BATCH), "--steps", "3", "--no-range", "--json", "-", "--force"]
-    started = time.monotonic()
+    started, cpu = time.monotonic(), _cpu()
     done = _peakmem("predict", *words, "--save-script", str(script))
-    seconds = time.monotonic() - started
-    row = {"model": what.replace(str(folder) + "/", ""), "seconds": seconds, "allocated": 0, "reserved": 0}
+    seconds, cpu = time.monotonic() - started, _cpu() - cpu
+    name = what.replace(str(folder) + "/", "")
+    row = {"model": name, "seconds": seconds, "cpu_seconds": cpu, "allocated": 0, "reserved": 0}
     if done.returncode:
         return row | {"says": "FAILED: " + done.stderr.strip().replace("\n", " | ")[:600]}
     forecast = json.loads(done.stdout)
@@ -119,6 +122,12 @@ def _one(what: str, folder: Path) -> dict[str, Any]:
     how = "peakmem run" if by_values else "script"
     says = f"equal ({how})" if expected == found else f"DIFFERS from {how}: {expected}"
     return row | {"allocated": found[0], "reserved": found[1], "says": says}
+
+
+def _cpu() -> float:
+    """CPU seconds of all commands so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _peakmem(*words: str) -> subprocess.CompletedProcess[str]:
