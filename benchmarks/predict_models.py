@@ -2,9 +2,9 @@
 
     python benchmarks/predict_models.py [--only WORD] [--out results.json]
 
-For each model: the seconds (and CPU seconds) of `peakmem predict --steps 3 --no-range`, and whether the peaks of allocated and reserved
-memory equal, to the byte, what the script itself reads from torch when it is run on the virtual GPU with nothing
-watching it. Where sizes depend on values (detection), which an unwatched script does not have, `peakmem run` on the
+For each model: the seconds (and CPU seconds) of `peakmem predict --steps 3 --no-range`, and whether the peaks of
+allocated and reserved memory equal, to the byte, what the script itself reads from torch when it is run on the virtual
+GPU with nothing watching it. Where sizes depend on values (detection), which an unwatched script does not have, `peakmem run` on the
 script takes its place.
 """
 
@@ -77,19 +77,15 @@ def main() -> None:
                 continue
             row = _one(what, Path(folder))
             rows.append(row)
-            print(
-                f"{row['model']:55} {row['seconds']:6.1f} s {row['cpu_seconds']:6.1f} s CPU {row['allocated']:>15,} {row['reserved']:>15,}  "
-                f"{row['says']}",
-                flush=True,
-            )
+            took = f"{row['seconds']:6.1f} s {row['cpu_seconds']:6.1f} s CPU"
+            print(f"{row['model']:48} {took} {row['allocated']:>15,} {row['reserved']:>15,}  {row['says']}", flush=True)
             if arguments.out:
                 arguments.out.write_text(json.dumps(rows, indent=2))
     seconds = statistics.median(row["seconds"] for row in rows)
     cpu = statistics.median(row["cpu_seconds"] for row in rows)
     equal = sum(row["says"].startswith("equal") for row in rows)
-    print(
-        f"{len(rows)} models, {equal} equal, median {statistics.median(seconds):.1f} s, load {os.getloadavg()[0]:.1f}"
-    )
+    load = os.getloadavg()[0]
+    print(f"{len(rows)} models, {equal} equal, median {seconds:.1f} s, {cpu:.1f} s of CPU; load {load:.1f}")
 
 
 def _models(folder: Path) -> list[str]:
