@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from textwrap import indent
+from textwrap import fill, indent
 
 from peakmem.workload.model import Workload
 from peakmem.workload.training import Training
@@ -66,7 +66,8 @@ class _Writer:
 
     def script(self) -> str:
         workload = self._workload
-        opening = f'"""Trains {workload.title}.\n\n{self._training.words()}. Written by peakmem predict.\n"""'
+        words = fill(f"{self._training.words()}. Written by peakmem predict.", width=100)
+        opening = f'"""Trains {workload.title}.\n\n{words}\n"""'
         helpers = self._helpers()
         parts = [
             opening,
@@ -240,8 +241,8 @@ class _Writer:
     def _loop(self) -> list[str]:
         training = self._training
         scaled = training.precision == "amp-fp16"
-        loss = "loss" if training.accumulate == 1 else f"(loss / {training.accumulate})"
-        backward = f"scaler.scale({loss}).backward()" if scaled else f"{loss}.backward()"
+        loss = "loss" if training.accumulate == 1 else f"loss / {training.accumulate}"
+        backward = f"scaler.scale({loss}).backward()" if scaled else f"({loss}).backward()".replace("(loss)", "loss")
         if training.optimizer.name == "lbfgs":
             return self._loop_with_closure()
         passes = [*self._copies(), *self._forward()]

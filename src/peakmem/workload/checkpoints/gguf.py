@@ -23,6 +23,8 @@ _TYPES = {
 
 _FIXED = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 _STRING, _ARRAY = 8, 9
+_LONGEST_STRING = 2**26
+_MOST_DIMENSIONS = 8  # ggml itself has 4
 
 
 def read_gguf(path: Path) -> list[StoredTensor]:
@@ -34,17 +36,17 @@ def read_gguf(path: Path) -> list[StoredTensor]:
     try:
         with path.open("rb") as file:
             if file.read(4) != b"GGUF":
-                raise PeakmemError(f"{path} is no GGUF file")
+                raise ValueError("it is no GGUF file")
             (version,) = _read(file, "<I")
             if version not in (2, 3):
-                raise PeakmemError(f"{path} is of GGUF version {version}; 2 and 3 are read")
+                raise ValueError(f"version {version}; 2 and 3 are read")
             tensors, pairs = _read(file, "<QQ")
             for _ in range(pairs):
                 _string(file)
                 (kind,) = _read(file, "<I")
                 _skip(file, kind)
             return [_tensor(file) for _ in range(tensors)]
-    except (struct.error, KeyError, UnicodeDecodeError, RecursionError) as error:
+    except (struct.error, KeyError, ValueError, OverflowError, RecursionError) as error:
         raise PeakmemError(f"the header of {path} is damaged or of an unknown kind: {error}") from error
 
 
@@ -54,7 +56,9 @@ def _read(file: IO[bytes], form: str) -> tuple[Any, ...]:
 
 def _string(file: IO[bytes]) -> str:
     (length,) = _read(file, "<Q")
-    return file.read(min(length, 2**20)).decode("utf-8") if length <= 2**20 else str(file.seek(length, 1))
+    if length > _LONGEST_STRING:
+        raise ValueError(f"a text of {length:,} bytes")
+    return file.read(length).decode("utf-8")
 
 
 def _skip(file: IO[bytes], kind: int) -> None:
@@ -74,6 +78,8 @@ def _skip(file: IO[bytes], kind: int) -> None:
 def _tensor(file: IO[bytes]) -> StoredTensor:
     name = _string(file)
     (dimensions,) = _read(file, "<I")
+    if dimensions > _MOST_DIMENSIONS:
+        raise ValueError(f"a tensor of {dimensions} dimensions")
     shape = tuple(reversed(_read(file, f"<{dimensions}Q")))
     kind, _ = _read(file, "<IQ")
     dtype, elements, size = _TYPES[kind]

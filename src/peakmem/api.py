@@ -1,0 +1,257 @@
+"""What Python programs and notebooks use: `peakmem.predict` and `peakmem.watch`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from peakmem.cli.planning import RunOptions
+from peakmem.errors import PeakmemError
+from peakmem.workload.losses import CALLS
+from peakmem.workload.model import Request, Workload
+from peakmem.workload.training import Optimizer, Precision, Training, ZeroGrad
+
+if TYPE_CHECKING:
+    from peakmem.forecast.model import Forecast
+    from peakmem.workload.watching import Watching
+
+
+def predict(
+    what: Any,
+    inputs: Any = None,
+    *,
+    targets: Any = None,
+    loss: str | Callable[..., Any] | None = None,
+    batch: int | None = None,
+    tokens: int | None = None,
+    optimizer: str = "adamw",
+    precision: Precision = "fp32",
+    steps: int | str = 3,
+    gpu: str | None = None,
+    memory: str | None = None,
+    alloc_conf: str | None = None,
+    activation: str = "relu",
+    task: str | None = None,
+    checkpointing: bool = False,
+    accumulate: int = 1,
+    zero_grad: ZeroGrad = "start",
+    keep_gradients: bool = False,
+    clip: float | None = None,
+    ema: bool = False,
+    lora: int | None = None,
+    freeze: tuple[str, ...] = (),
+    channels_last: bool = False,
+    optimizer_in_backward: bool = False,
+    offload_activations: bool = False,
+    cudnn_benchmark: bool = False,
+    deterministic: bool = False,
+    with_range: bool = True,
+    timeout: float | None = None,
+) -> Forecast:
+    """What training a model takes, found by training it on a virtual GPU in a process of its own.
+
+    A live model is sent to that process by its structure: its weights are neither copied nor changed, and the process
+    that asks, its GPU included, is left alone.
+
+    Args:
+        what: a `torch.nn.Module`; a function that returns one, or (module, inputs, loss); or a text such as
+            `torchvision:resnet50`, as `peakmem predict` takes it.
+        inputs: what the model is called with: a tensor (of which only shape and type count), a tuple or dict of these;
+            the shape of one sample as a tuple of numbers, with `batch`; or a function that gives them for a batch size.
+        targets: a tensor, or a tuple or dict of these, that the loss is called with beside the output.
+        loss: called with the output and `targets` if there are any; or a name: cross-entropy, mse, l1, bce, mean.
+        batch: samples in one forward pass, where `inputs` does not say.
+        tokens: length of a sequence of token ids.
+        optimizer: as `peakmem predict --optimizer` takes it: `sgd:momentum=0.9`, `adamw:fused`.
+        precision: `fp32`, `tf32`, `amp-bf16`, `amp-fp16` or `bf16`.
+        steps: optimizer steps to watch, or "auto": until the peak is steady.
+        gpu: the card, such as `4090`; None: an A100 with 80 GB.
+        memory: total memory of the card instead of its own, such as `24GiB`.
+        alloc_conf: value of PYTORCH_CUDA_ALLOC_CONF.
+        activation: of dense networks.
+        task: head of a Hugging Face model.
+        checkpointing, accumulate, zero_grad, keep_gradients, clip, ema, lora, freeze, channels_last,
+        optimizer_in_backward, offload_activations, cudnn_benchmark, deterministic: see `workload.training.Training`.
+        with_range: whether convolutional models are run thrice, for the range of what cuDNN may take.
+        timeout: seconds after which to give up.
+
+    Raises:
+        PeakmemError: something that was given can't be used, or the model can't be trained so.
+    """
+    training = Training(
+        optimizer=Optimizer.parse(optimizer),
+        precision=precision,
+        checkpointing=checkpointing,
+        accumulate=accumulate,
+        zero_grad=zero_grad,
+        keep_gradients=keep_gradients,
+        clip=clip,
+        ema=ema,
+        lora=lora,
+        freeze=freeze,
+        channels_last=channels_last,
+        optimizer_in_backward=optimizer_in_backward,
+        offload_activations=offload_activations,
+        cudnn_benchmark=cudnn_benchmark,
+        deterministic=deterministic,
+    )
+    shape = _shape(inputs)
+    request = Request(
+        what=what if isinstance(what, str) else _name(what),
+        batch=batch,
+        shape=shape,
+        tokens=tokens,
+        loss=loss if isinstance(loss, str) else None,
+        activation=activation,
+        task=task,
+    )
+    run = RunOptions(
+        gpu=gpu,
+        memory=memory,
+        steps=str(steps),
+        alloc_conf=alloc_conf,
+        context=None,
+        cudnn="likely",
+        no_range=not with_range,
+        assume="",
+        build_on_device=False,
+        no_weights=False,
+        output="hide",
+        json_target=None,
+        save_target=None,
+        force=False,
+        timeout=timeout,
+        module=False,
+        command=(),
+    )
+    with tempfile.TemporaryDirectory(prefix="peakmem-predict-") as folder:
+        if isinstance(what, str):
+            if targets is not None or callable(loss) or (inputs is not None and shape is None):
+                raise PeakmemError(
+                    "a model that is named by a text is fed by peakmem itself",
+                    hint="inputs may be the shape of one sample; give a function to feed a model of your own",
+                )
+            from peakmem.workload.resolving import workload_of
+
+            workload = workload_of(request)
+        else:
+            workload = _shipped(Path(folder), what, request, None if shape else inputs, targets, loss)
+        return _forecast(workload, training, run, request.what)
+
+
+@contextmanager
+def watch(device: int = 0) -> Iterator[Watching]:
+    """Watch training on a real GPU: `with peakmem.watch() as watched: ...`, then `watched.forecast`.
+
+    PyTorch's memory history is kept meanwhile, which costs host memory for each allocation and some time.
+
+    Args:
+        device: index of the GPU.
+
+    Raises:
+        PeakmemError: PyTorch sees no such GPU.
+    """
+    from peakmem.workload.watching import Watching
+
+    watching = Watching(device)
+    watching.start()
+    try:
+        yield watching
+    except BaseException as error:
+        watching.stop(error)
+        raise
+    watching.stop(None)
+
+
+class _Silent:
+    """Shows nothing."""
+
+    def say(self, text: str) -> None:
+        """Show nothing."""
+
+    def line(self, line: dict[str, Any]) -> None:
+        """Show nothing."""
+
+    def printed(self, line: str) -> None:
+        """Show nothing."""
+
+
+def _forecast(workload: Workload, training: Training, run: RunOptions, what: str) -> Forecast:
+    from peakmem.cli.predicting import MOST_STEPS, forecast_script
+    from peakmem.workload.script import write_script
+
+    steps = int(run.steps) if run.steps.isdigit() and int(run.steps) else MOST_STEPS
+    script = write_script(workload, training, steps=steps)
+    _, forecast = forecast_script(script, workload, training, run, _Silent(), what=what)
+    if forecast.error is not None:
+        raise PeakmemError(f"{workload.title} failed in training: {forecast.error.type}: {forecast.error.message}")
+    return forecast
+
+
+def _shipped(
+    folder: Path,
+    model: Any,
+    request: Request,
+    inputs: Any,
+    targets: Any,
+    loss: str | Callable[..., Any] | None,
+) -> Workload:
+    from peakmem.workload.live import ship
+    from peakmem.workload.sources.function import make_workload
+
+    _check_model(model)
+    path = folder / "model.pickle"
+    ship(path, model=model, inputs=inputs, loss=loss if callable(loss) else None, targets=targets)
+    places = json.dumps([entry or os.getcwd() for entry in sys.path])  # noqa: PTH109 - what '' stands for in sys.path
+    workload = make_workload(
+        request,
+        title=request.what,
+        imports=("import sys",),
+        made=f"sys.path[:] = {places}  # those of the process that asked\n"
+        "from peakmem.workload.live import build, load  # noqa: E402\n\n"
+        f"shipped = load({str(path)!r})\n"
+        "model, inputs, own_loss = build(shipped)",
+        name=request.what,
+    )
+    return workload if targets is None else _with_targets(workload, loss)
+
+
+def _with_targets(workload: Workload, loss: str | Callable[..., Any] | None) -> Workload:
+    from dataclasses import replace
+
+    if loss is None:
+        raise PeakmemError("targets are given, but no loss", hint='loss="cross-entropy", or a function of both')
+    if isinstance(loss, str) and loss not in CALLS:
+        raise PeakmemError(f"the loss {loss!r} takes no targets", hint="one of " + ", ".join(CALLS))
+    call = "own_loss(outputs, targets)" if callable(loss) else f"{CALLS[loss]}(first_tensor(outputs), targets)"
+    return replace(
+        workload,
+        batch=f'{workload.batch}\nhost_targets = shipped["targets"]',
+        loss=f"outputs = call(model, inputs)\nloss = {call}",
+        tensors=(*workload.tensors, "targets"),
+        loss_text=workload.loss_text if isinstance(loss, str) else "what was given",
+    )
+
+
+def _check_model(model: Any) -> None:
+    if not callable(model):
+        raise PeakmemError(
+            f"{type(model).__name__} is no model", hint="a torch.nn.Module, a function that returns one, or a text"
+        )
+
+
+def _name(model: Any) -> str:
+    return getattr(model, "__qualname__", None) or type(model).__qualname__
+
+
+def _shape(inputs: Any) -> tuple[int, ...] | None:
+    """The shape that a tuple of numbers is."""
+    if isinstance(inputs, tuple | list) and inputs and all(type(size) is int for size in inputs):
+        return tuple(inputs)
+    return None
