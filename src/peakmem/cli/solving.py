@@ -64,11 +64,16 @@ def planned(options: dict[str, Any], prepared: Prepared) -> tuple[Run, ContextOf
     Raises:
         PeakmemError: the command, the card or an option can't be.
     """
+    chosen = run_options(options, prepared)
+    plan, _ = plan_run(chosen)
+    return plan, lambda device, libraries: estimate(chosen, device, plan.facts, libraries)
+
+
+def run_options(options: dict[str, Any], prepared: Prepared) -> RunOptions:
+    """The options of `peakmem run` for one run."""
     names = ("gpu", "memory", "steps", "alloc_conf", "context", "cudnn", "assume", "build_on_device", "no_weights",
              "timeout")  # fmt: skip
-    run_options = RunOptions(command=prepared.command, **{name: options[name] for name in names})
-    plan, _ = plan_run(run_options)
-    return plan, lambda device, libraries: estimate(run_options, device, plan.facts, libraries)
+    return RunOptions(command=prepared.command, **{name: options[name] for name in names})
 
 
 @contextmanager
