@@ -11,7 +11,9 @@ parser.add_argument("--tokens", type=int, default=512)
 parser.add_argument("--steps", type=int, default=5)
 arguments = parser.parse_args()
 
-model = GPT2LMHeadModel(GPT2Config()).cuda().train()
+# GPT-2 has positions for 1,024 tokens; longer sequences need more of them.
+config = GPT2Config(n_positions=max(1024, arguments.tokens))
+model = GPT2LMHeadModel(config).cuda().train()
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
 
 for step in range(arguments.steps):

@@ -14,6 +14,8 @@ from peakmem.errors import PeakmemError
 _COMMANDS = {
     "run": ("run", "Run a training script on a virtual GPU and say what it takes."),
     "predict": ("predict", "Say what training a model takes, from its name and a batch size."),
+    "solve": ("solve", "Find the largest batch (or any number) that fits, or the smallest card."),
+    "check": ("check", "Check a run against a memory budget and an accepted run, for CI."),
     "report": ("report", "Draw a trace as one HTML page."),
     "diff": ("diff", "Say what grew between two traces or forecasts."),
     "replay": ("replay", "Replay a trace or snapshot under other allocator settings, or on another card."),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ class Run:
         cudnn: which convolution plans are taken: "likely", "own" or "least".
         question: what the watched processes are asked.
         timeout: seconds after which the run is stopped.
+        variables: environment variables of the command beside those that it inherits.
     """
 
     command: tuple[str, ...]
@@ -44,6 +46,7 @@ class Run:
     cudnn: str = "likely"
     question: Question = field(default_factory=Question)
     timeout: float | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def launch(
@@ -53,13 +56,14 @@ def launch(
     on_progress: Callable[[dict[str, Any]], None] = lambda line: None,
     on_line: Callable[[str], None] = lambda line: None,
     on_build: Callable[[str], None] = lambda text: None,
+    stop: threading.Event | None = None,
 ) -> Ended:
     """Run a command on its card.
 
     Args:
         run: the command and the card.
         limited: whether the card's memory is a limit; without, only what the program is told of it.
-        on_progress, on_line: as in `session.running.run_session`.
+        on_progress, on_line, stop: as in `session.running.run_session`.
         on_build: called with a line of text while the virtual GPU is being built.
 
     Raises:
@@ -71,7 +75,8 @@ def launch(
         cudnn=run.cudnn,
     )
     library = ensure_library(run.facts, progress=on_build)
-    variables = environment(library=library, device=run.device, facts=run.facts, options=options)
+    base = {**os.environ, **run.variables}
+    variables = environment(library=library, device=run.device, facts=run.facts, options=options, base=base)
     if run.alloc_conf is not None:
         variables[ALLOC_CONF] = run.alloc_conf
         for name in OTHER_NAMES:
@@ -83,6 +88,7 @@ def launch(
         on_progress=on_progress,
         on_line=on_line,
         timeout=run.timeout,
+        stop=stop,
     )
 
 
@@ -107,4 +113,5 @@ def alloc_conf_in_force(run: Run) -> str:
     """The allocator settings that the command starts with."""
     if run.alloc_conf is not None:
         return run.alloc_conf
-    return next((os.environ[name] for name in (ALLOC_CONF, *OTHER_NAMES) if name in os.environ), "")
+    variables = {**os.environ, **run.variables}
+    return next((variables[name] for name in (ALLOC_CONF, *OTHER_NAMES) if name in variables), "")

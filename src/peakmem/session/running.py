@@ -69,6 +69,7 @@ def run_session(
     on_progress: Callable[[dict[str, Any]], None] = lambda line: None,
     on_line: Callable[[str], None] = lambda line: None,
     timeout: float | None = None,
+    stop: threading.Event | None = None,
 ) -> Ended:
     """Run a command on the virtual GPU until it has ended.
 
@@ -79,6 +80,7 @@ def run_session(
         on_progress: called with each progress line (a dict with "event", "pid" and more).
         on_line: called with each line that the command prints (standard output and error), without its line end.
         timeout: seconds after which the command is stopped; None: never.
+        stop: when set, the command is ended as Ctrl-C would (which reaches the main thread alone).
 
     Raises:
         PeakmemError: the command can't be started, or what it wrote can't be read.
@@ -106,6 +108,10 @@ def run_session(
                 following.look()
                 if timeout is not None and time.monotonic() - started > timeout:
                     timed_out = True
+                    _end(process)
+                    break
+                if stop is not None and stop.is_set():
+                    interrupted = True
                     _end(process)
                     break
                 time.sleep(0.05)

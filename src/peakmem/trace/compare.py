@@ -18,6 +18,8 @@ from peakmem.trace.roles import Role
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from peakmem.trace.model import Trace
+
 SUMS = ("requested", "allocated", "active", "reserved", "context", "used")
 _LINE_NUMBER = re.compile(r":\d+(?= )|:\d+$")
 
@@ -122,7 +124,7 @@ def load_side(path: str | Path) -> Side:
     """
     path = Path(path)
     forecast = _read_forecast(path)
-    return _forecast_side(path, forecast) if forecast is not None else _trace_side(path)
+    return _forecast_side(path, forecast) if forecast is not None else side_of_trace(load_trace(path), str(path))
 
 
 def _read_forecast(path: Path) -> dict[str, Any] | None:
@@ -158,8 +160,8 @@ def _forecast_side(path: Path, forecast: dict[str, Any]) -> Side:
     )
 
 
-def _trace_side(path: Path) -> Side:
-    trace = load_trace(path)
+def side_of_trace(trace: Trace, name: str) -> Side:
+    """A trace as one of two things compared, under a name."""
     replay = Replay(trace)
     peak = replay.peak("allocated")
     found = holders(replay, peak.index, Describer(replay, peak.index))
@@ -170,7 +172,7 @@ def _trace_side(path: Path) -> Side:
     sums = {name: int(getattr(replay.peak(name), name)) for name in ("requested", "allocated", "active", "reserved")}
     if peak.context:  # else not recorded: a sum without it would look like a whole one
         sums |= {"context": peak.context, "used": peak.context + sums["reserved"]}
-    return Side(name=str(path), sums=sums, roles=roles, holders=tuple(found))
+    return Side(name=name, sums=sums, roles=roles, holders=tuple(found))
 
 
 def compare(a: Side, b: Side) -> Comparison:
@@ -179,19 +181,20 @@ def compare(a: Side, b: Side) -> Comparison:
     tensors: tuple[TensorChange, ...] = ()
     if a.holders and b.holders:
         by_module = any(holder.module for holder in (*a.holders, *b.holders))
-        places = _changes(_by_place(a.holders, by_module=by_module), _by_place(b.holders, by_module=by_module))
+        places = changes(by_place(a.holders, by_module=by_module), by_place(b.holders, by_module=by_module))
         tensors = _tensors(a.holders, b.holders)
     return Comparison(
         a=a,
         b=b,
         sums=tuple(Change(name=n, a=a.sums[n], b=b.sums[n]) for n in SUMS if n in a.sums and n in b.sums),
-        roles=_changes(a.roles, b.roles) if a.roles and b.roles else (),
+        roles=changes(a.roles, b.roles) if a.roles and b.roles else (),
         places=places,
         tensors=tensors,
     )
 
 
-def _changes(a: dict[str, int], b: dict[str, int]) -> tuple[Change, ...]:
+def changes(a: dict[str, int], b: dict[str, int]) -> tuple[Change, ...]:
+    """Sums under the same names beside each other, largest change first."""
     found = [Change(name=name, a=a.get(name, 0), b=b.get(name, 0)) for name in dict.fromkeys((*a, *b))]
     return tuple(sorted(found, key=lambda change: (-abs(change.change), -change.b, change.name)))
 
@@ -201,7 +204,8 @@ def _stable(line: str) -> str:
     return _LINE_NUMBER.sub("", line)
 
 
-def _by_place(found: Iterable[Holder], *, by_module: bool) -> dict[str, int]:
+def by_place(found: Iterable[Holder], *, by_module: bool) -> dict[str, int]:
+    """Bytes by module, or by function where no modules are known."""
     sums: dict[str, int] = {}
     for holder in found:
         place = holder.module if by_module else _stable(holder.line)

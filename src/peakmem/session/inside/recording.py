@@ -39,6 +39,7 @@ def describe(watch, reason):
         "command": list(sys.orig_argv),
         "torch": str(torch.__version__),
         "cuda": torch.version.cuda,
+        "architectures": torch.cuda.get_arch_list(),
         "cudnn": torch.backends.cudnn.version(),
         "python": sys.version.split()[0],
         "reason": reason,
