@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -13,10 +14,14 @@ import msgspec
 from peakmem.errors import PeakmemError
 from peakmem.forecast.model import Forecast
 
+# No text in JSON holds a bare line end, so this finds nothing but lists of numbers.
+_NUMBERS = re.compile(rb"\[\n\s*(-?\d+(?:,\n\s*-?\d+)*)\n\s*\]")
+
 
 def to_json(forecast: Forecast) -> bytes:
-    """The forecast as indented JSON, UTF-8, with a line end."""
-    return msgspec.json.format(msgspec.json.encode(forecast), indent=2) + b"\n"
+    """The forecast as indented JSON, UTF-8, with a line end; a list of integers takes one line."""
+    text = msgspec.json.format(msgspec.json.encode(forecast), indent=2)
+    return _NUMBERS.sub(lambda found: b"[" + b", ".join(map(bytes.strip, found[1].split(b","))) + b"]", text) + b"\n"
 
 
 def write_json(forecast: Forecast, target: str, *, force: bool) -> None:
