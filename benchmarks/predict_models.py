@@ -4,8 +4,8 @@
 
 For each model: the seconds (and CPU seconds) of `peakmem predict --steps 3 --no-range`, and whether the peaks of
 allocated and reserved memory equal, to the byte, what the script itself reads from torch when it is run on the virtual
-GPU with nothing watching it. Where sizes depend on values (detection), which an unwatched script does not have, `peakmem run` on the
-script takes its place.
+GPU with nothing watching it. Where sizes depend on values (detection), which an unwatched script does not have,
+`peakmem run` on the script takes its place.
 """
 
 from __future__ import annotations

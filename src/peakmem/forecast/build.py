@@ -20,6 +20,7 @@ from peakmem.forecast.model import (
     StepPeak,
     Verdict,
 )
+from peakmem.forecast.timeline import timeline
 from peakmem.trace.operators import running
 from peakmem.trace.recorded import Recorded
 from peakmem.trace.replay import Replay
@@ -78,6 +79,7 @@ def build_forecast(
     caught = recording["oom"] is not None and not failed_for_memory(recording)
     whole = without_limit or recorded
     held = at_peak(trace, accumulates=_accumulates(whole.recording)) if trace is not None else None
+    replay = Replay(trace, 0) if trace is not None else None
     peak = _peak(whole, card, held)
     oom = _out_of_memory(recorded, card, peak, caught=caught, known=without_limit is not None)
     return Forecast(
@@ -88,7 +90,7 @@ def build_forecast(
         gpu=Gpu(name=card.name, total=card.total, compute_capability=card.compute_capability, usable=card.usable),
         alloc_conf=alloc_conf,
         peak=peak,
-        steps=_steps(whole, trace),
+        steps=_steps(whole, replay),
         steady=whole.recording["steady"],
         stopped=whole.recording["reason"],
         floor=floor,
@@ -104,6 +106,7 @@ def build_forecast(
         assumptions=_assumptions(whole.recording),
         notes=tuple(_notes(whole.recording)),
         seconds=round(seconds, 2),
+        timeline=timeline(replay) if replay is not None else None,
     )
 
 
@@ -154,17 +157,17 @@ def _peak(recorded: Recorded, card: Card, held: AtPeak | None) -> Peak:
     return replace(peak, step=held.step, phase=held.phase, op=held.op, module=held.module, line=held.line)
 
 
-def _steps(recorded: Recorded, trace: Trace | None) -> tuple[StepPeak, ...]:
+def _steps(recorded: Recorded, replay: Replay | None) -> tuple[StepPeak, ...]:
     steps = recorded.recording["steps"]
     requested: list[int | None] = [None] * len(steps)
     active: list[int | None] = [None] * len(steps)
-    if trace is not None:
-        timeline, spans = Replay(trace, 0).timeline, trace.spans
+    if replay is not None:
+        line, spans = replay.timeline, replay.trace.spans
         for row in np.flatnonzero(spans.kind == ContextKind.STEP).tolist():
             moments = slice(int(spans.first[row]), int(spans.end[row]) + 1)
             number = int(spans.number[row])
-            requested[number] = int(timeline.requested[moments].max())
-            active[number] = int(timeline.active[moments].max())
+            requested[number] = int(line.requested[moments].max())
+            active[number] = int(line.active[moments].max())
     return tuple(
         StepPeak(
             index=index,

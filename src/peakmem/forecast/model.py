@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SCHEMA = "peakmem/forecast/1"
 
@@ -163,6 +166,48 @@ class Unneeded:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Mark:
+    """A step or a phase over the timeline.
+
+    Attributes:
+        kind: "step" or "phase".
+        name: "step", or which phase: "forward", "backward", "optimizer" or "other".
+        step: number of the step, from 0; None for a phase outside of steps.
+        first: how many events had happened when it began.
+        end: how many had happened when it ended.
+    """
+
+    kind: Literal["step", "phase"]
+    name: str
+    step: int | None
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Timeline:
+    """The memory over time, thinned out to a few hundred points, its peaks kept. Columns: one entry for each point.
+
+    Attributes:
+        events: how many events the run had (a block handed out or given back, a segment taken or returned).
+        peak: how many of them had happened when `allocated` was highest for the first time; it is one of `event`.
+        event: how many events had happened, rising from 0 to `events`.
+        allocated: bytes in blocks handed out.
+        reserved: bytes in segments held from the driver.
+        roles: bytes allocated for each role that occurs; at each point they add up to `allocated`.
+        marks: steps and phases in the order in which they began; those narrower than a point are left out.
+    """
+
+    events: int
+    peak: int
+    event: tuple[int, ...]
+    allocated: tuple[int, ...]
+    reserved: tuple[int, ...]
+    roles: dict[str, tuple[int, ...]]
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Range:
     """The span of a figure that depends on cuDNN's choice of plans.
 
@@ -216,3 +261,29 @@ class Forecast:
     notes: tuple[str, ...] = ()
     workload: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
+    timeline: Timeline | None = field(default=None, repr=False)
+
+    # The two methods below are for people at a prompt. Data flows one way, from forecast to report, so no module here
+    # may need report: it is imported only when someone asks for a drawing.
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows for a forecast at the end of a cell."""
+        from peakmem.report.notebook import forecast_html
+
+        return forecast_html(self)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the memory over time, stacked by role, with matplotlib (`pip install 'peakmem[plot]'`).
+
+        Args:
+            ax: where to draw; by default a new figure.
+
+        Returns:
+            The axes that were drawn on.
+
+        Raises:
+            PeakmemError: matplotlib is missing, or nothing was recorded.
+        """
+        from peakmem.report.plotting import plot_forecast
+
+        return plot_forecast(self, ax)

@@ -10,6 +10,7 @@ import msgspec
 
 from peakmem.files import atomic_write
 from peakmem.report.html_data import ReportData, report_data
+from peakmem.report.role_colors import css_variables
 
 if TYPE_CHECKING:
     from peakmem.trace.model import Trace
@@ -47,7 +48,7 @@ def render_html(data: ReportData) -> str:
     return template.render(
         version=data.peakmem,
         title=data.title,
-        style=Markup(_asset("report.css")),
+        style=Markup(_role_colors() + _asset("report.css")),
         script=Markup('"use strict";\n(() => {\n' + "\n".join(map(_asset, _SCRIPTS)) + "\n})();"),
         data=Markup(embed(data)),
     )
@@ -57,6 +58,10 @@ def embed(data: ReportData) -> str:
     """JSON that can stand inside a `script` element: nothing in it can end the element."""
     text = msgspec.json.encode(data).decode("utf-8", "replace")
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _role_colors() -> str:
+    return f':root {{ {css_variables()} }}\n:root[data-theme="dark"] {{ {css_variables(dark=True)} }}\n'
 
 
 def _asset(name: str) -> str:

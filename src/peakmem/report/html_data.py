@@ -13,6 +13,7 @@ import numpy as np
 
 from peakmem import __version__
 from peakmem.report.html_segments import SegmentMap, segment_map
+from peakmem.report.role_colors import STACKING
 from peakmem.trace.holders import BEFORE, UNKNOWN, Describer, Holder, alike, holders, module_of_name
 from peakmem.trace.perfetto import event_times
 from peakmem.trace.replay import Moment, Replay
@@ -262,7 +263,7 @@ def _groups(replay: Replay, describe: Describer, moment: int) -> tuple[Array, li
     alive = replay.alive(moment)
     if replay.trace.has_roles:
         roles = replay.roles(moment)
-        present = [role for role in _ROLE_ORDER if np.any(roles == role)]
+        present = [role for role in STACKING if np.any(roles == role)]
         number = np.zeros(len(Role), dtype="i8")
         number[present] = np.arange(len(present))
         member = number[roles]
@@ -286,13 +287,6 @@ def _groups(replay: Replay, describe: Describer, moment: int) -> tuple[Array, li
     return member, [
         Group(key=key, title=title, at_peak=int(size)) for (key, title), size in zip(names, at_peak, strict=True)
     ]
-
-
-# From what stays to what comes and goes, so that the lower layers of the chart are the steady ones.
-_ROLE_ORDER = (
-    Role.PARAMETER, Role.BUFFER, Role.OPTIMIZER_STATE, Role.GRADIENT, Role.INPUT, Role.AUTOCAST_COPY, Role.ACTIVATION,
-    Role.COMMUNICATION, Role.WORKSPACE, Role.TEMPORARY, Role.UNATTRIBUTED,
-)  # fmt: skip
 
 
 def _lines(replay: Replay, describe: Describer) -> list[str]:
@@ -329,7 +323,7 @@ def _timeline(replay: Replay, member: Array, count: int, describe: Describer, te
     trace, line = replay.trace, replay.timeline
     if trace.has_roles:
         roles = replay.by_role()
-        order = [role for role in _ROLE_ORDER if np.any(replay.roles(peak) == role)]
+        order = [role for role in STACKING if np.any(replay.roles(peak) == role)]
         groups = roles[order][:, moments]
         missing = line.allocated[moments] - groups.sum(axis=0)
         groups[-1] += missing  # roles that occur at other moments only

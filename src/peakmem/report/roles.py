@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
-
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from peakmem.forecast.model import Forecast, Holder
-from peakmem.trace.roles import Role
+from peakmem.report.wording import example_text, holder_text, role_title, short_line
 from peakmem.units import format_size
 
 MOST_HOLDERS_SHOWN = 8
@@ -49,11 +47,6 @@ def bar(share: float, width: int = BAR_WIDTH) -> str:
     return "█" * whole + (_EIGHTHS[part] if part else "")
 
 
-def role_title(word: str) -> str:
-    """The name of a role in print."""
-    return Role[word.upper()].title
-
-
 def _roles(roles: dict[str, int]) -> Table:
     total = sum(roles.values())
     table = Table.grid(padding=(0, 2))
@@ -87,32 +80,10 @@ def _holders(holders: tuple[Holder, ...]) -> Table:
 def _what(holder: Holder) -> Text:
     count = f"{holder.count} x " if holder.count > 1 else ""
     text = Text(f"{count}{role_title(holder.role)}", style=_STYLES[holder.role])
-    details = _details(holder)
-    if details:
-        text.append(f" {details}", style="default")
+    which = holder_text(holder)
+    if which:
+        text.append(f" {which}", style="default")
     return text
-
-
-def _details(holder: Holder) -> str:
-    """Where the tensors live: the name of a parameter, the module of an activation."""
-    if holder.role in ("parameter", "buffer", "gradient", "optimizer_state", "input"):
-        return holder.name
-    op = (holder.op or "").removeprefix("aten::")
-    made = ", ".join(part for part in (holder.module, op) if part)
-    if holder.role in ("activation", "autocast_copy") or not holder.name:
-        return made
-    return f"{holder.name} ({made})" if made and holder.role != "workspace" else holder.name
-
-
-def _example(holder: Holder) -> str:
-    module = f"in {holder.module}" if holder.module and holder.role != "gradient" else ""
-    line = f"({short_line(holder.line)})" if holder.line else ""
-    return " ".join(part for part in (holder.name or (holder.op or ""), module, line) if part)
-
-
-def short_line(line: str | None) -> str:
-    """`file.py:12` of a path with a line number."""
-    return PurePosixPath(line).name if line else ""
 
 
 def _unneeded(forecast: Forecast) -> Text:
@@ -122,6 +93,6 @@ def _unneeded(forecast: Forecast) -> Text:
         text.append(f"\n{format_size(row.bytes)}", style="yellow")
         text.append(f" {row.what} ({blocks})", style="default not bold")
         for example in row.examples[:2]:
-            text.append(f"\n    {_example(example)}", style="dim not bold")
+            text.append(f"\n    {example_text(example)}", style="dim not bold")
         text.append(f"\n    {row.remedy}", style="not bold italic")
     return text

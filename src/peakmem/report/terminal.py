@@ -8,14 +8,19 @@ from rich.table import Table
 from rich.text import Text
 
 from peakmem.forecast.model import Forecast, OutOfMemory, Range
-from peakmem.report.roles import short_line, who_holds_it
+from peakmem.report.roles import who_holds_it
+from peakmem.report.wording import (
+    VERDICT_WORDS,
+    card_text,
+    place_of_failure,
+    place_of_peak,
+    statement_rows,
+    times,
+    usage_text,
+)
 from peakmem.units import format_size
 
-_VERDICTS = {
-    "fits": ("fits", "bold green"),
-    "tight": ("fits, but tightly", "bold yellow"),
-    "does_not_fit": ("does not fit", "bold red"),
-}
+_VERDICT_STYLES = {"fits": "bold green", "tight": "bold yellow", "does_not_fit": "bold red"}
 MOST_STEPS_SHOWN = 6
 
 
@@ -37,32 +42,22 @@ def print_forecast(forecast: Forecast, console: Console) -> None:
 
 
 def _headline(forecast: Forecast) -> Text:
-    word, style = _VERDICTS[forecast.verdict]
-    gpu, peak = forecast.gpu, forecast.peak
     text = Text()
     if forecast.error is not None:
         where = f" at {forecast.error.line}" if forecast.error.line else ""
         text.append(f"the script failed{where}\n", style="bold red")
         text.append(f"{forecast.error.type}: {forecast.error.message}\n")
-        text.append(f"until then: {format_size(peak.used)} used", style="dim")
+        text.append(f"until then: {format_size(forecast.peak.used)} used", style="dim")
         return text
-    text.append(word, style=style)
-    size = format_size(gpu.total)
-    text.append(f" on {gpu.name}\n" if size in gpu.name else f" on {gpu.name} ({size})\n")
-    spare = gpu.total - peak.used
-    if spare >= 0:
-        text.append(f"{format_size(peak.used)} used at the peak, {format_size(spare)} spare")
-    else:
-        text.append(f"{format_size(peak.used)} would be used at the peak, {format_size(-spare)} more than there is")
+    text.append(VERDICT_WORDS[forecast.verdict], style=_VERDICT_STYLES[forecast.verdict])
+    text.append(f" on {card_text(forecast.gpu)}\n{usage_text(forecast)}")
     return text
 
 
 def _out_of_memory(oom: OutOfMemory, floor: int | None) -> Text:
-    where = [f"step {oom.step + 1}", oom.phase]
-    where += [part for part in (oom.op, oom.module, oom.line) if part]
     text = Text()
     text.append("out of memory ", style="red")
-    text.append("in " + ", ".join(where) + "\n")
+    text.append(f"in {place_of_failure(oom)}\n")
     text.append(f"{format_size(oom.requested)} asked for, {format_size(oom.missing)} missing")
     if oom.caught:
         text.append("; the script caught the error and went on")
@@ -75,26 +70,15 @@ def _out_of_memory(oom: OutOfMemory, floor: int | None) -> Text:
 
 
 def _statement(forecast: Forecast) -> Table:
-    peak = forecast.peak
     table = Table.grid(padding=(0, 2))
     table.add_column()
     table.add_column(justify="right")
     table.add_column(justify="right", style="dim")
     table.add_column(style="dim")
-
-    def row(name: str, size: int, remark: str = "", *, sum_: bool = False) -> None:
-        shown = format_size(size) if sum_ else f"{'-' if size < 0 else '+'} {format_size(abs(size))}"
-        table.add_row(Text(name, style="bold" if sum_ else ""), shown, f"{size:,}", remark)
-
-    row("requested", peak.requested, "what the program asked for", sum_=True)
-    row("rounding", peak.allocated - peak.requested, "to 512 B and unsplit blocks")
-    row("allocated", peak.allocated, "torch.cuda.max_memory_allocated", sum_=True)
-    if peak.active != peak.allocated:
-        row("waiting", peak.active - peak.allocated, "freed, another stream may still use it")
-    row("stranded", peak.reserved - peak.active, "held by the allocator, but free")
-    row("reserved", peak.reserved, "torch.cuda.max_memory_reserved", sum_=True)
-    row("context", peak.context, f"estimate, ± {format_size(peak.context_error, digits=0)}")
-    row("used", peak.used, "what nvidia-smi would show", sum_=True)
+    for row in statement_rows(forecast.peak):
+        sign = "- " if row.bytes < 0 else "+ "
+        shown = format_size(row.bytes) if row.is_sum else f"{sign}{format_size(abs(row.bytes))}"
+        table.add_row(Text(row.name, style="bold" if row.is_sum else ""), shown, f"{row.bytes:,}", row.remark)
     return table
 
 
@@ -128,13 +112,10 @@ def _steps(forecast: Forecast) -> Table:
 
 
 def _remarks(forecast: Forecast) -> list[Text]:
-    peak = forecast.peak
     lines = []
-    where = [f"step {peak.step + 1}"] if peak.step is not None else []
-    where += [part for part in (peak.phase if peak.phase != "other" else None, peak.op, peak.module) if part]
-    where += [short_line(peak.line)] if peak.line else []
+    where = place_of_peak(forecast.peak)
     if where:
-        lines.append(Text("the peak is reached in " + ", ".join(where)))
+        lines.append(Text(f"the peak is reached in {where}"))
     counts = f"{forecast.segments} segments, {forecast.retries} retries"
     lines.append(Text(f"{counts}, torch {forecast.torch}, {forecast.seconds:.1f} s", style="dim"))
     for note in forecast.notes:
@@ -143,9 +124,5 @@ def _remarks(forecast: Forecast) -> list[Text]:
         lines.append(Text("assumed, since only a GPU could tell:", style="dim"))
         for row in forecast.assumptions:
             place = f" (first at {row.where})" if row.where else ""
-            lines.append(Text(f"  {row.what}: {row.assumed}, {_times(row.count)}{place}", style="dim"))
+            lines.append(Text(f"  {row.what}: {row.assumed}, {times(row.count)}{place}", style="dim"))
     return lines
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count:,} times"

@@ -1,10 +1,12 @@
 """Which module is running: every call of an `nn.Module` opens a context with its path."""
 
+from __future__ import annotations
+
 import threading
 import weakref
+from collections.abc import Callable
 
 from .families import outermost_parent
-
 
 MOST_SEARCHES = 4
 
@@ -30,7 +32,8 @@ class ModuleTracker:
 
     def __init__(self, torch, contexts):
         self.roots: weakref.WeakSet = weakref.WeakSet()
-        self.on_root = self.on_root_done = None
+        self.on_root: Callable[..., None] | None = None
+        self.on_root_done: Callable[..., None] | None = None
         self.layers = []
         self._searches = MOST_SEARCHES
         self._main = threading.get_ident()
@@ -64,11 +67,11 @@ class ModuleTracker:
             before = enter("module", name)
             try:
                 # A segment that is computed again in the backward pass runs in a thread of the engine.
-                seen = tracker.on_root is not None and threading.get_ident() == tracker._main
-                if seen:
+                seen = threading.get_ident() == tracker._main
+                if seen and tracker.on_root is not None:
                     tracker.on_root(self, args, kwargs)
                 result = original(self, *args, **kwargs)
-                if seen:
+                if seen and tracker.on_root_done is not None:
                     tracker.on_root_done(self, result)
                 if tracker.layers_open:
                     tracker._layer(self, name, result)
