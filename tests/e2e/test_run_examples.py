@@ -52,6 +52,13 @@ def test_the_figures_are_those_that_the_script_reads(name, tmp_path):
     assert sum(roles.values()) == peak["allocated"]
     assert roles["unattributed"] < 0.02 * peak["allocated"]
     assert sum(holder["bytes"] for holder in forecast["holders_at_peak"]) <= peak["allocated"]
+    timeline = forecast["timeline"]
+    assert len(timeline["event"]) <= 400
+    assert (max(timeline["allocated"]), max(timeline["reserved"])) == (peak["allocated"], peak["reserved"])
+    at_peak = timeline["event"].index(timeline["peak"])
+    assert {role: sizes[at_peak] for role, sizes in timeline["roles"].items() if sizes[at_peak]} == {
+        role: size for role, size in roles.items() if size
+    }
 
 
 @pytest.mark.parametrize("name", ["gpt2", "dense"])
