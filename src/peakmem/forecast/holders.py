@@ -158,7 +158,7 @@ class _Look:
         groups: dict[tuple[object, ...], list[_Block]] = {}
         for block in self._blocks:
             name = "" if block.role is Role.ACTIVATION else _any_number(block.name)
-            key = (block.role, name, _any_number(block.module), block.op, block.line)
+            key = (block.role, name, _any_number(block.module), block.op, block.line, block.phase)
             groups.setdefault(key, []).append(block)
         return tuple(_holder(blocks) for blocks in _largest(groups.values()))
 
