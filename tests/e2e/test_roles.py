@@ -460,3 +460,28 @@ dist.destroy_process_group()
     held = run.requested(run.moment("backward", 1))
     assert held["communication"] == run.said, "the buckets are as large as all gradients"
     assert held["parameter"] == run.said
+
+
+def test_a_tensor_that_can_not_be_looked_at_does_no_harm(script):
+    run = record(
+        script(
+            START
+            + """
+class Strange(nn.Parameter):
+    looks = 0
+    @property
+    def grad(self):
+        Strange.looks += 1
+        if Strange.looks > 3:
+            raise KeyError("no gradient today")
+
+model = nn.Linear(10, 10).cuda()
+model.strange = Strange(torch.zeros(3, device="cuda"))
+optimizer = torch.optim.SGD([model.weight, model.bias])
+train(model, optimizer, lambda: model(torch.randn(5, 10, device="cuda")).sum(), steps=8)
+print(0)
+"""
+        )
+    )
+    assert any("roles are incomplete" in note and "no gradient today" in note for note in run.trace.meta.notes)
+    assert len(run.recording["steps"]) == 8

@@ -104,7 +104,7 @@ def build_forecast(
         holders_at_peak=held.holders if held else (),
         unneeded_at_peak=held.unneeded if held else (),
         assumptions=_assumptions(whole.recording),
-        notes=tuple(_notes(whole.recording)),
+        notes=(*_notes(whole.recording), *(trace.meta.notes if trace is not None else ())),
         seconds=round(seconds, 2),
         timeline=timeline(replay) if replay is not None else None,
     )

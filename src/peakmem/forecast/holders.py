@@ -84,6 +84,7 @@ class _Look:
         self._moment = self._replay.peak_moment()
         alive = self._replay.alive(self._moment)
         self._rows = self._replay.owner_rows(self._moment)
+        self._forward_lines = self._lines_of_modules()
         self._blocks = [self._block(int(number)) for number in alive]
 
     def result(self, *, accumulates: bool) -> AtPeak:
@@ -116,18 +117,35 @@ class _Look:
         trace, blocks = self._trace, self._replay.allocations
         owners, row, context = trace.owners, int(self._rows[number]), int(blocks.context[number])
         owned = row >= 0
+        module = trace.context_name(context, ContextKind.MODULE)
+        phase = trace.context_name(context, ContextKind.PHASE)
+        line = _line(self._places, int(blocks.stack[number]))
+        if not line and phase == "backward":
+            line = self._forward_lines.get(module, "")
         return _Block(
             size=int(blocks.size[number]),
             role=Role(int(owners.role[row])) if owned else Role.UNATTRIBUTED,
             name=trace.strings[int(owners.name[row])] if owned else "",
             shape=trace.shapes[int(owners.shape[row])] if owned else (),
             dtype=trace.strings[int(owners.dtype[row])] if owned else "",
-            module=trace.context_name(context, ContextKind.MODULE),
+            module=module,
             op=trace.context_name(context, ContextKind.OP),
-            line=_line(self._places, int(blocks.stack[number])),
+            line=line,
             step=trace.context_step(context),
-            phase=trace.context_name(context, ContextKind.PHASE),
+            phase=phase,
         )
+
+    def _lines_of_modules(self) -> dict[str, str]:
+        """The line from which each module was called: autograd evaluates nodes in threads that have no line."""
+        trace, blocks = self._trace, self._replay.allocations
+        lines: dict[str, str] = {}
+        for context, stack in {*zip(blocks.context.tolist(), blocks.stack.tolist(), strict=True)}:
+            module = trace.context_name(context, ContextKind.MODULE)
+            if module not in lines and trace.context_name(context, ContextKind.PHASE) == "forward":
+                line = _line(self._places, stack)
+                if line:
+                    lines[module] = line
+        return lines
 
     def _roles(self) -> dict[str, int]:
         sums = np.zeros(len(Role), dtype="i8")
@@ -140,7 +158,7 @@ class _Look:
         groups: dict[tuple[object, ...], list[_Block]] = {}
         for block in self._blocks:
             name = "" if block.role is Role.ACTIVATION else _any_number(block.name)
-            key = (block.role, name, _any_number(block.module), block.op, block.line)
+            key = (block.role, name, _any_number(block.module), block.op, block.line, block.phase)
             groups.setdefault(key, []).append(block)
         return tuple(_holder(blocks) for blocks in _largest(groups.values()))
 
@@ -231,4 +249,5 @@ def _any_number(path: str) -> str:
 
 def _line(places: Places, stack: int) -> str:
     where = places.of(stack)
-    return f"{where.filename}:{where.line}" if where.line else ""
+    inside_torch = "/site-packages/torch/" in where.filename or "/dist-packages/torch/" in where.filename
+    return f"{where.filename}:{where.line}" if where.line and not inside_torch else ""

@@ -124,7 +124,7 @@ class Holder:
         name: of the tensor; numbers of layers are `*` where there are several.
         module: path of the module that was running when it was made.
         op: the operation that made it.
-        line: the user's own line, "file:line".
+        line: the user's own line, "file:line"; in a backward pass the one that called its module.
         shape: shape of each tensor, empty if unknown or not the same.
         dtype: for instance "float32", empty if unknown.
         step: the training step in which it was made, from 0; None if there are several.

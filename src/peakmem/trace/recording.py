@@ -127,6 +127,8 @@ class _Reader:
             odd += int(np.count_nonzero(events.address[rows] != log["address"][mine]))
             row_of[mine] = rows
         notes = [f"{odd:,} events of PyTorch's history and of the virtual GPU's log don't agree"] if odd else []
+        if failure := self._recording.get("owners_failure"):
+            notes.append(f"roles are incomplete, since looking at tensors failed in {failure}")
         return row_of, notes
 
     def _events(self, events: Events, row_of: Array, log_of: Array) -> Events:

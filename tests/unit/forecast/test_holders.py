@@ -165,3 +165,17 @@ def test_the_lines_of_an_explanation_add_up(program):
     assert explained.workspaces == {4096: 1}
     assert explained.scratch == {"scratch of aten::sort": 1024}
     assert explained.segments == {1 << 24: 1}
+
+
+def test_in_a_backward_pass_the_line_is_the_one_that_called_the_module(program):
+    before = program.module("layers.0")
+    program.take("y", line=9)
+    inside = program.context
+    program.context = before
+    program.mark("backward", retained=False)
+    program.context = inside
+    program.take("g", 4096)
+    program.mark("backward_end")
+    first, second = peak_of(program).holders
+    assert (first.phase, first.line) == ("backward", "/home/me/train.py:9")
+    assert second.phase == "forward"

@@ -13,6 +13,21 @@ from .notes import ACTIVATION, BUFFER, GRADIENT, INPUT, LOADED, OPTIMIZER_STATE,
 from .saved import Hooked, SavedTensors
 
 
+def _harmless(look):
+    """A look that fails ends all looking, and says why in the recording: the script must not suffer from it."""
+
+    @functools.wraps(look)
+    def looked(self, *args):
+        try:
+            return look(self, *args)
+        except Exception as error:
+            self.notes.open = False
+            self.failure = self.failure or f"{look.__name__}: {type(error).__name__}: {error}"
+            return None
+
+    return looked
+
+
 class Owners:
     """Looks at the right moments and notes what it sees."""
 
@@ -26,6 +41,7 @@ class Owners:
         """
         self.notes = Notes(torch, event_count)
         self.autocast = []
+        self.failure = ""
         self._torch = torch
         self._modules = modules
         self._optimizers = optimizers
@@ -48,6 +64,7 @@ class Owners:
 
     # -------------------------------------------------------------- moments
 
+    @_harmless
     def before_backward(self, tensors):
         """A backward pass is about to begin from some tensors."""
         if self.notes.open:
@@ -57,6 +74,7 @@ class Owners:
                 if tensor.is_cuda:
                     self.notes.note(tensor, OUTPUT, "loss")
 
+    @_harmless
     def node(self, node, name):
         """A node of the graph that the backward pass will evaluate."""
         if not self.notes.open:
@@ -68,6 +86,7 @@ class Owners:
         else:
             self._saved.of_node(node, name)
 
+    @_harmless
     def gradients(self):
         """Note the gradients that parameters have now: after a backward pass, and before an optimizer uses them."""
         if not self.notes.open:
@@ -80,6 +99,7 @@ class Owners:
             if id(leaf) not in seen:
                 self._gradient(leaf, "", "")
 
+    @_harmless
     def optimizer_stepped(self, optimizer):
         """Note the states of an optimizer that has just stepped."""
         if not self.notes.open:
@@ -96,6 +116,7 @@ class Owners:
         """A training step is over: what is known of its graph is not asked for again."""
         self._hooked.forget()
 
+    @_harmless
     def finish(self):
         """The last look."""
         if not self.notes.open:
@@ -105,6 +126,7 @@ class Owners:
         for optimizer in list(self._optimizers):
             self.optimizer_stepped(optimizer)
 
+    @_harmless
     def model(self):
         """How large the models are, and what their layers gave in the first forward pass, as plain values."""
         sizes = {}
@@ -168,6 +190,7 @@ class Owners:
 
     # ------------------------------------------------------ inputs, outputs
 
+    @_harmless
     def _root_called(self, root, args, kwargs):
         notes, owner = self.notes, type(root).__name__
         if root in self._counted:  # layers are counted in one forward pass
@@ -181,6 +204,7 @@ class Owners:
                 if self._modules.layers_open and not self._modules.layers:
                     self._inputs.append((name, tuple(tensor.shape), tensor.element_size(), tensor.is_floating_point()))
 
+    @_harmless
     def _root_done(self, root, result):
         notes, owner = self.notes, type(root).__name__
         for path, tensor in notes.tensors_in(result):

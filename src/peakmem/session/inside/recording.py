@@ -54,6 +54,7 @@ def describe(watch, reason):
         "snapshot": torch.cuda.memory._snapshot() if watch._recording else None,
         "model": watch.owners.model(),
         "owners": watch.owners.notes.table(),
+        "owners_failure": watch.owners.failure,
         "autocast": watch.owners.autocast,
         "uses": watch.native.uses(),
         "operators": operators,

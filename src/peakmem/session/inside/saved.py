@@ -108,7 +108,7 @@ class SavedTensors:
         for field in self._fields_of(node):
             try:
                 value = getattr(node, field)
-            except RuntimeError:  # let go already, or changed in place since: backward will say so itself
+            except Exception:  # let go already, or changed in place since: backward will say so itself
                 continue
             short = field[len("_saved_") :] if field.startswith("_saved_") else field
             if isinstance(value, self._tensor):
