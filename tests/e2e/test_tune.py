@@ -125,6 +125,10 @@ def test_nothing_to_tune_is_bad_input(tmp_path: Path) -> None:
     missing = run_peakmem("tune", *ANY, tmp_path / "gone.pickle")
     assert missing.code == 2
     assert "does not exist" in missing.err
+    path = write_trace(program("a=3M").trace(), tmp_path / "run.peakmem")
+    behind = run_peakmem("tune", path, "--memory", "3GiB")
+    assert behind.code == 2
+    assert f"peakmem tune --memory 3GiB {path}" in behind.err
 
 
 @pytest.mark.slow
@@ -143,7 +147,7 @@ def test_a_variable_length_training_is_cured_and_the_cure_is_verified() -> None:
     assert baseline["peak"]["reserved"] > 2 * baseline["peak"]["active"]
     assert baseline["grew"] > GIB
     assert best["grew"] < 0.1 * best["peak"]["reserved"]
-    assert best["peak"]["reserved"] < 1.2 * best["peak"]["active"]
+    assert best["peak"]["reserved"] < 1.4 * best["peak"]["active"]
     verified = document["verified"]
     assert verified["steps"] == 200
     assert verified["fits"]

@@ -76,6 +76,11 @@ def _replay(
         replays = [replayer.replay(conf, capacity=room.capacity) for conf in confs]
         floors = [replayer.floor(conf) for conf in confs] if floor else []
         notes = list(replayer.requests.notes)
+        if any(replayer.settings(conf).backend != "native" for conf in confs):
+            notes.append(
+                "backend:cudaMallocAsync leaves caching to the driver, whose rules are not published: what it reserves "
+                "beyond the blocks in use is not known"
+            )
     if json_target is not None:
         results = [
             replayed_as_json(replayed, floors[index] if floors else None) for index, replayed in enumerate(replays)

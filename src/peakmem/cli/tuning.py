@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -125,9 +127,15 @@ def _subject(options: TuneOptions) -> _Subject:
         raise PeakmemError(
             "there is nothing to tune", hint="peakmem tune snapshot.pickle, or peakmem tune -- python train.py"
         )
-    is_trace = len(words) == 1 and not options.module and not words[0].endswith((".py", ".ipynb"))
-    if is_trace and (Path(words[0]).is_file() or "." in Path(words[0]).name):
-        return _recorded(options, Path(words[0]))
+    path = Path(words[0])
+    if options.module or path.suffix in (".py", ".ipynb") or shutil.which(words[0]) is not None:
+        return _watched(options)
+    if len(words) == 1 and (path.is_file() or path.suffix):
+        return _recorded(options, path)
+    if path.is_file():
+        raise PeakmemError(
+            f"what follows {path} is not read", hint=f"peakmem tune {shlex.join(words[1:])} {shlex.quote(words[0])}"
+        )
     return _watched(options)
 
 

@@ -18,7 +18,8 @@ WORTH_SAYING = 0.01
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _DEFAULT = "default settings"
-_NAME, _CELL = 25, 11
+_NAME = 25
+WIDTHS = (11, 11, 11, 11, 11)
 
 
 def name_of(alloc_conf: str) -> str:
@@ -49,17 +50,25 @@ def sparkline(values: Array, *, highest: int, width: int) -> str:
     return "".join(_BARS[max(-(-value * steps // highest), 1) if value else 0] for value in columns)
 
 
-def row_text(name: str, cells: Sequence[str]) -> str:
-    """Settings and figures in columns of equal width."""
-    return f"{name:{_NAME}}" + "".join(f"{cell:>{_CELL}}" for cell in cells)
+def row_text(name: str, cells: Sequence[str], *, widths: Sequence[int] = WIDTHS) -> str:
+    """Settings and figures in columns."""
+    return f"{name:{_NAME}}" + "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
 
 
-def print_row(console: Console, name: str, cells: Sequence[str], *, style: str = "", mark: str = "") -> None:
+def print_row(
+    console: Console,
+    name: str,
+    cells: Sequence[str],
+    *,
+    widths: Sequence[int] = WIDTHS,
+    style: str = "",
+    mark: str = "",
+) -> None:
     """Print settings with their figures below the header's columns; a long name gets a line of its own."""
     if len(name) >= _NAME:
         console.print(Text(name), soft_wrap=True)
         name = ""
-    console.print(Text(row_text(name, cells) + mark, style=style), soft_wrap=True)
+    console.print(Text(row_text(name, cells, widths=widths) + mark, style=style), soft_wrap=True)
 
 
 def print_replays(
@@ -129,7 +138,7 @@ def print_timelines(replays: Sequence[Replayed], console: Console, *, capacity: 
         share = len(curve.reserved) / POINTS if replayed.ran_out else 1.0
         bars = sparkline(curve.reserved, highest=highest, width=max(int(width * share), 1))
         line = Text(name_of(replayed.alloc_conf))
-        if curve.grew > WORTH_SAYING * replayed.reserved:
+        if replayed.ran_out is None and curve.grew > WORTH_SAYING * replayed.reserved:
             line.append(f"  stranded memory grew by {format_size(curve.grew)}", style="yellow")
         console.print(line)
         console.print(Text("  ") + Text(bars, style="cyan") + Text("✗" if replayed.ran_out else "", style="red"))

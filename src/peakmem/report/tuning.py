@@ -161,7 +161,7 @@ def print_tuning(
     requests = found.baseline.free.requests
     room = f"; room for {format_size(found.capacity)}: {why_room}" if found.capacity is not None else ""
     paragraph(
-        f"{len(found.tried) + 1} settings, {requests:,} requests each, through the allocator of torch "
+        f"settings tried: {len(found.tried) + 1}, each with {requests:,} requests through the allocator of torch "
         f"{found.baseline.free.torch}, {found.seconds:.0f} s{room}",
         "dim",
     )
@@ -177,6 +177,8 @@ def print_tuning(
             for line in paste.text.splitlines():
                 console.print(Text(f"  {line}"), soft_wrap=True)
 
+
+_WIDTHS = (11, 11, 11, 9, 11)
 
 _STYLES = {
     Outcome.FITS_ALREADY: "bold green",
@@ -206,7 +208,9 @@ def _table(found: Found, judgement: Judgement, console: Console, *, show_all: bo
     if judgement.best is not None and judgement.best not in shown:
         shown = [*shown, judgement.best]
     limited = found.capacity is not None
-    console.print(Text(row_text("settings", ("reserved", "floor", "stranded", "retries", "grew")), style="dim"))
+    console.print(
+        Text(row_text("settings", ("reserved", "floor", "stranded", "retries", "grew"), widths=_WIDTHS), style="dim")
+    )
     for tried in shown:
         replayed = tried.limited or tried.free
         name = name_of(tried.candidate.alloc_conf)
@@ -223,7 +227,7 @@ def _table(found: Found, judgement: Judgement, console: Console, *, show_all: bo
         )
         is_best = tried is judgement.best and judgement.outcome is not Outcome.TOO_LITTLE
         style = "red" if replayed.ran_out else "bold green" if is_best else ""
-        print_row(console, name, cells, style=style, mark=" <" if is_best else "")
+        print_row(console, name, cells, widths=_WIDTHS, style=style, mark=" <" if is_best else "")
     if len(shown) < len(rows):
         console.print(Text(f"and {len(rows) - len(shown)} more (--all shows them)", style="dim"))
     legend = (

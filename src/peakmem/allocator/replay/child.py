@@ -119,6 +119,7 @@ class Machine:
         self.program = Program(job["program"], job)
         self.driver = Driver(torch, job["streams"])
         self.live = []
+        self.seconds = 0.0  # processor time of the last program, without what was there at its start
 
     def run(self, capacity, fraction=None):
         """Run the program once.
@@ -146,7 +147,12 @@ class Machine:
         driver.reset()
         program = self.program
         first = program.prologue
-        self._feed(program.slot[first:], program.size[first:], program.stream[first:], first)
+        slots, sizes, streams = program.slot[first:], program.size[first:], program.stream[first:]
+        started = time.process_time()
+        try:
+            self._feed(slots, sizes, streams, first)
+        finally:
+            self.seconds = time.process_time() - started
         return driver.statistics()["reserved_bytes"]["all"]["peak"]
 
     def _start(self):
@@ -223,19 +229,17 @@ def replay(torch, job):
     """One replay with all its figures."""
     machine = Machine(torch, job)
     capacity = job["capacity"] or NO_LIMIT
-    started = time.perf_counter()
     refused = None
     try:
         machine.run(capacity)
     except RefusedError as error:
         refused = {"row": error.row, "size": error.size, "text": error.text}
-    seconds = time.perf_counter() - started
     statistics = machine.driver.statistics()
     if job["log"]:
         Path(job["log"]).write_bytes(machine.driver.log())
     return {
         "refused": refused,
-        "seconds": seconds,
+        "seconds": machine.seconds,
         "torch": str(torch.__version__),
         "peak": {name: statistics[name]["all"]["peak"] for name in STATISTICS if name in statistics},
         "end": {name: statistics[name]["all"]["current"] for name in STATISTICS if name in statistics},

@@ -92,7 +92,7 @@ class Replayed:
         ran_out: where it did not fit; None if it did.
         curve: over time.
         requests: rows replayed.
-        seconds: time of the replay alone.
+        seconds: processor time that the allocator took for them, the loop around it included.
     """
 
     alloc_conf: str
