@@ -229,11 +229,13 @@ def _with_targets(workload: Workload, loss: str | Callable[..., Any] | None) -> 
         raise PeakmemError("targets are given, but no loss", hint='loss="cross-entropy", or a function of both')
     if isinstance(loss, str) and loss not in CALLS:
         raise PeakmemError(f"the loss {loss!r} takes no targets", hint="one of " + ", ".join(CALLS))
-    call = "own_loss(outputs, targets)" if callable(loss) else f"{CALLS[loss]}(first_tensor(outputs), targets)"
+    call = "measure(call(model, inputs), targets)"
+    if not callable(loss):
+        call = f"{CALLS[loss]}(first_tensor(call(model, inputs)), targets)"
     return replace(
         workload,
         batch=f'{workload.batch}\nhost_targets = shipped["targets"]',
-        loss=f"outputs = call(model, inputs)\nloss = {call}",
+        loss=f"loss = {call}",
         tensors=(*workload.tensors, "targets"),
         loss_text=workload.loss_text if isinstance(loss, str) else "what was given",
     )

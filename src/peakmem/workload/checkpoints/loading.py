@@ -28,6 +28,9 @@ def ways_of_loading(checkpoint: Checkpoint) -> tuple[Loading, ...]:
 
     A model that the checkpoint is loaded into takes as much again as its tensors, on the host until it is moved: hence
     the rule of thumb of twice the file. A checkpoint with optimizer states holds these too while it is loaded.
+    Anonymous memory of the process (RssAnon), measured for a state dict of 256 MiB in 4 tensors with PyTorch 2.14.1 and
+    safetensors 0.8.0, in the order below: 290, 0 and 64 MiB; 546, 290 and 64 MiB. 33 MiB of the larger ones are code
+    that is run for the first time.
     """
     everything = checkpoint.size
     model = sum(tensor.size for tensor in checkpoint.unique() if tensor.group == "model")
@@ -36,7 +39,7 @@ def ways_of_loading(checkpoint: Checkpoint) -> tuple[Loading, ...]:
         return (
             Loading(how="load_file(path), into a model on the host", host=model, device=model),
             Loading(how="a model on the meta device, load_file(path), assign=True", host=0, device=model),
-            Loading(how='load_file(path, device="cuda"), beside a model on the GPU', host=0, device=2 * model),
+            Loading(how='load_file(path, device="cuda"), beside a model on the GPU', host=largest, device=2 * model),
         )
     if checkpoint.format.startswith("torch.save"):
         return (

@@ -94,9 +94,9 @@ def make_workload(
             )
             if part.strip()
         ).replace("\n\ndef", "\n\n\ndef"),
-        model=made,
+        model=f"{made}\nmeasure = loss_of if own_loss is None else own_loss",
         batch=_batch(request),
-        loss="outputs = call(model, inputs)\nloss = own_loss(outputs) if own_loss is not None else loss_of(outputs)",
+        loss="loss = measure(call(model, inputs))",
         loss_text=LOSSES[loss] + " (or what the function returns)",
         tensors=("inputs",),
         nested=True,
