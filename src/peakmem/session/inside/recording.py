@@ -55,6 +55,7 @@ def describe(watch, reason):
         "model": watch.owners.model(),
         "owners": watch.owners.notes.table(),
         "autocast": watch.owners.autocast,
+        "changes": [change.row() for change in watch.changes],
         "uses": watch.native.uses(),
         "operators": operators,
         "operator_names": operator_names,
