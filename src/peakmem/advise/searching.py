@@ -14,7 +14,7 @@ ROUND = 8
 """Kernels and plans like multiples of this; the first one beyond a value that does not fit is tried as well."""
 
 _FIRST_PART = 64
-_GALLOP_PART = 32
+_NEAR_PART = 16
 _FARTHEST = 32
 """No guess goes beyond this multiple of what was seen to fit: the script's own host memory grows too."""
 
@@ -109,8 +109,7 @@ class Search:
             if guesses:
                 return guesses
         if self._stuck == 1 and high < len(self.values):
-            part = max(gap // _GALLOP_PART, 1)
-            return high - part, max(high - 4 * part, low + 1)
+            return (low + high) // 2, high - max(gap // _NEAR_PART, 1)
         return low + max(gap // 3, 1), low + max(2 * gap // 3, 2)
 
     def _guesses(self) -> list[int]:

@@ -32,6 +32,7 @@ class RunOptions:
     no_range: bool = False
     explain: bool = False
     assume: str = ""
+    changes: tuple[str, ...] = ()
     build_on_device: bool = False
     no_weights: bool = False
     output: str = "hide"
@@ -65,6 +66,7 @@ def plan_run(options: RunOptions) -> tuple[Run, Card]:
     question = Question(
         steps=_steps(options.steps),
         assume=options.assume,
+        changes=_checked_changes(options.changes),
         build_on_device=options.build_on_device,
         no_weights=options.no_weights,
     )
@@ -95,6 +97,17 @@ def estimate(options: RunOptions, device: Device, facts: TorchFacts, libraries: 
     lazy = os.environ.get("CUDA_MODULE_LOADING", "LAZY") != "EAGER"
     estimate = estimate_context(device, facts.cuda, lazy_loading=lazy, libraries_used=libraries)
     return estimate.size, estimate.error
+
+
+def _checked_changes(changes: tuple[str, ...]) -> tuple[str, ...]:
+    from peakmem.session.inside.change_names import parse_change
+
+    for text in changes:
+        try:
+            parse_change(text)
+        except ValueError as error:
+            raise PeakmemError(f"--set {text}: {error}", hint="--set amp=bf16 --set zero_grad=end") from error
+    return changes
 
 
 def _steps(text: str) -> str:

@@ -32,6 +32,14 @@ import click
     help="What to take for values that only a GPU would know, such as bool=false or nonzero=0.25.",
 )
 @click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Change a training setting in the running script: amp=bf16, optimizer.fused=true, optimizer.foreach=false, "
+    "zero_grad=end, checkpoint=blocks, accumulate=N, cudnn.benchmark=false. May be repeated.",
+)
+@click.option(
     "--build-on-device", is_flag=True, help="Make the parameters on the GPU straight away: saves host memory."
 )
 @click.option("--no-weights", is_flag=True, help="Build pretrained models from their configuration alone.")

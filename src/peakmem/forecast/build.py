@@ -12,6 +12,7 @@ from peakmem.forecast.holders import AtPeak, at_peak
 from peakmem.forecast.model import (
     TIGHT_SHARE,
     Assumption,
+    Changed,
     Forecast,
     Gpu,
     OutOfMemory,
@@ -105,6 +106,7 @@ def build_forecast(
         unneeded_at_peak=held.unneeded if held else (),
         assumptions=_assumptions(whole.recording),
         notes=(*_notes(whole.recording), *(trace.meta.notes if trace is not None else ())),
+        changed=tuple(Changed(**row) for row in whole.recording.get("changes", ())),
         seconds=round(seconds, 2),
         timeline=timeline(replay) if replay is not None else None,
     )
@@ -244,7 +246,12 @@ def has_convolutions(recording: dict[str, Any]) -> bool:
 
 def _notes(recording: dict[str, Any]) -> list[str]:
     steps = recording["steps"]
-    notes = []
+    notes = [
+        f"changed in the script: {row['change']}"
+        if row["count"]
+        else f"not changed in the script: {row['change']}: {row['why_not']}"
+        for row in recording.get("changes", ())
+    ]
     if recording["reason"] == "enough":
         notes.append(
             f"the script was ended after {len(steps)} steps: what it does later (validation, saving) was not seen; "

@@ -116,6 +116,21 @@ class Assumption:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Changed:
+    """A training setting that was changed in the running script (`peakmem run --set`).
+
+    Attributes:
+        change: as it was asked for, such as `amp=bf16`.
+        count: how often it took effect.
+        why_not: why it took none; empty if it did.
+    """
+
+    change: str
+    count: int
+    why_not: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Holder:
     """Blocks alive at the peak that are the same thing, in the same module up to the numbers of layers.
 
@@ -259,6 +274,7 @@ class Forecast:
     host: dict[str, int] = field(default_factory=dict)
     assumptions: tuple[Assumption, ...] = ()
     notes: tuple[str, ...] = ()
+    changed: tuple[Changed, ...] = ()
     workload: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     timeline: Timeline | None = field(default=None, repr=False)

@@ -36,6 +36,7 @@ class Question:
     build_on_device: bool = False
     no_weights: bool = False
     assume: str = ""
+    changes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

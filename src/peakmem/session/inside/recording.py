@@ -56,6 +56,7 @@ def describe(watch, reason):
         "owners": watch.owners.notes.table(),
         "owners_failure": watch.owners.failure,
         "autocast": watch.owners.autocast,
+        "changes": [change.row() for change in watch.changes],
         "uses": watch.native.uses(),
         "operators": operators,
         "operator_names": operator_names,

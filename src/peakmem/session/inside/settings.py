@@ -17,6 +17,7 @@ class Settings:
         stacks: whether the history carries Python stacks.
         build_on_device: whether parameters are made on the GPU straight away.
         no_weights: whether `from_pretrained` and its like build from a configuration alone.
+        changes: training settings that are changed, as `changes.py` reads them.
         assume: the assumptions about unknown values, as `values.Config` reads them.
     """
 
@@ -28,6 +29,7 @@ class Settings:
     build_on_device: bool = False
     no_weights: bool = False
     assume: str = ""
+    changes: tuple = ()
 
 
 def read():

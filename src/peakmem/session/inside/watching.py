@@ -60,6 +60,8 @@ class _Backward:
     def __enter__(self):
         watch = self._watch
         if watch.backward_depth == 0:
+            for change in watch.changes:
+                change.before_backward()
             watch.mark("backward", retained=self._retained)
             watch.owners.before_backward(self._tensors)
             # Without a recording the hooks of checkpointing are not known: to look at what they keep would run them.
@@ -94,6 +96,7 @@ class Watch:
         self.contexts = Contexts(native, torch._C._autograd._get_sequence_nr)
         self.modules = ModuleTracker(torch, self.contexts)
         self.marks = []
+        self.changes = []
         self.backward_depth = 0
         self._values = None
         self.ledger = None
@@ -137,6 +140,10 @@ class Watch:
             from . import building
 
             building.install(torch)
+        if self.settings.changes:
+            from . import changes
+
+            self.changes = changes.install(self, self.settings.changes)
         self._watch_the_end()
         self.writer.progress("torch", torch=torch.__version__)
 
