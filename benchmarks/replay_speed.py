@@ -2,8 +2,8 @@
 
     python benchmarks/replay_speed.py [TRACE|SNAPSHOT ...]
 
-Without files, synthetic requests of 64 B to 64 MiB with about 200 blocks alive. The best of five runs counts; requests a
-second are those of processor time, floors are timed by the clock.
+Without files, synthetic requests of 64 B to 64 MiB with about 200 blocks alive. The best of five runs counts; requests
+a second are those of processor time, floors are timed by the clock.
 """
 
 import random
