@@ -83,7 +83,7 @@ def make_forecast(
     if used_cudnn(recorded.recording):
         context, error = context_with(("cublas", "cudnn"))
         plan, card = replace(plan, context=context), replace(card, context=context, context_error=error)
-        if _too_large(recorded, card):
+        if _reserved(recorded) > card.usable:
             progress.say("cuDNN takes memory of its own; running again with what it leaves")
             ended = launch(plan, limited=True, on_progress=progress.line)
             recorded = _recorded(ended, plan)
@@ -99,7 +99,7 @@ def make_forecast(
     floor = None
     if without_limit is not None and trace is not None:
         progress.say("looking for the smallest memory that works")
-        floor = _floor(plan, card, trace)
+        floor = _floor(plan, card, trace, reserved=_reserved(without_limit))
     forecast = build_forecast(
         recorded,
         card=card,
@@ -128,13 +128,23 @@ def _recorded(ended: Ended, plan: Run) -> Recorded:
     raise nothing_seen(ended, plan)
 
 
-def _too_large(recorded: Recorded, card: Card) -> bool:
-    return int(recorded.recording["devices"][0]["peak"]["reserved"]) > card.usable
+def _reserved(recorded: Recorded) -> int:
+    return int(recorded.recording["devices"][0]["peak"]["reserved"])
 
 
-def _floor(plan: Run, card: Card, trace: Trace) -> int | None:
-    """The smallest total memory with which the recorded requests end without an out-of-memory error, bytes."""
-    with Replayer(trace, facts=plan.facts, card=plan.device) as replayer:
+def _floor(plan: Run, card: Card, trace: Trace, *, reserved: int) -> int | None:
+    """The smallest total memory with which the recorded requests end without an out-of-memory error, bytes.
+
+    Args:
+        plan: the run.
+        card: its card.
+        trace: of the run without a limit.
+        reserved: what that one reserved at most, bytes.
+    """
+    # With expandable segments the allocator reserves addresses for 1.125 times the card's memory; on the card that we
+    # look for they suffice, so the one that is replayed on must not be too small for them.
+    total = max(plan.device.total_memory, 2 * reserved)
+    with Replayer(trace, facts=plan.facts, card=replace(plan.device, total_memory=total)) as replayer:
         found = replayer.floor(trace.meta.alloc_conf)
     return None if found.size is None else found.size + card.context
 
@@ -148,7 +158,7 @@ def _range(plan: Run, forecast: Forecast) -> Range:
 
     def reserved(kind: str) -> int:
         other = launch(replace(plan, cudnn=kind, question=question), limited=False)
-        return int(_recorded(other, plan).recording["devices"][0]["peak"]["reserved"])
+        return _reserved(_recorded(other, plan))
 
     with ThreadPoolExecutor(2) as pool:
         values = dict(zip(others, pool.map(reserved, others), strict=True))

@@ -7,7 +7,17 @@ from typing import Any
 import click
 
 
+class _Command(click.Command):
+    """Takes `--explain` at the very end too (`peakmem run train.py --explain`), unless `--` parts off the script."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[-1] == "--explain" and "--" not in args:
+            args = ["--explain", *args[:-1]]
+        return super().parse_args(ctx, args)
+
+
 @click.command(
+    cls=_Command,
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
     epilog="Exit codes: 0 it fits, 1 it does not fit, 2 bad input, 3 the script itself failed, 130 interrupted.",
 )
