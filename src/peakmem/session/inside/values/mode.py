@@ -54,6 +54,9 @@ class ValueMode(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         for kind in types:
             if kind not in _PLAIN_TYPES:
+                if hasattr(kind, "_mode_key"):
+                    # Tensors of modes that PyTorch keeps below all others (FakeTensorMode): that mode comes next.
+                    return func(*args, **(kwargs or {}))
                 return NotImplemented  # the subclass unwraps itself, and its parts come here
         op = self._operators.get(id(func))
         if op is None:
