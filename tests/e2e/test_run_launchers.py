@@ -72,7 +72,7 @@ def test_accelerate(script):
         "run", "--json", "-", "--", program("accelerate"), "launch", "--num_processes", "1", script(ACCELERATE)
     )
     assert done.code == 0, done.err
-    assert done.json["steady"] and done.json["roles_at_peak"]["autocast_copy"] > 0
+    assert done.json["steady"] and len(done.json["steps"]) >= 3
 
 
 def test_that_ranks_are_taken_to_agree_is_told(script):
