@@ -114,7 +114,7 @@ def test_what_fits_already_is_left_alone() -> None:
     )
     judgement = judge(search)
     assert judgement.outcome is Outcome.FITS_ALREADY
-    assert verdict(search, judgement).startswith("It fits as it is, with 3.60 GiB spare.")
+    assert verdict(search, judgement) == ("It fits as it is, with 3.60 GiB spare, and no option takes noticeably less.")
 
 
 def test_growth_is_told_with_figures() -> None:
