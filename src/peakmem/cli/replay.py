@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from rich.status import Status
+
     from peakmem.allocator.replay import Floor, Replayed
     from peakmem.cli.room import Room
 
@@ -55,6 +59,8 @@ def _replay(
     json_target: str | None,
     force: bool,
 ) -> int:
+    from rich.console import Console
+
     from peakmem.allocator.replay import Replayer
     from peakmem.cli.plain import text_console
     from peakmem.cli.room import room_of
@@ -70,7 +76,8 @@ def _replay(
     room = room_of(gpu, memory, cuda=facts.cuda)
     loaded = load_trace(trace)
     confs = tuple(dict.fromkeys(alloc_confs)) or (loaded.meta.alloc_conf,)
-    with Replayer(loaded, facts=facts, card=room.card, device=device) as replayer:
+    status = Console(stderr=True).status("replaying")
+    with Replayer(loaded, facts=facts, card=room.card, device=device) as replayer, _on_terminal(status):
         for conf in confs:
             replayer.settings(conf)  # a refused one ends it before the first replay
         replays = [replayer.replay(conf, capacity=room.capacity) for conf in confs]
@@ -91,6 +98,13 @@ def _replay(
     if json_target != "-":
         _print(text_console(), replays, floors, room, notes)
     return ExitCode.DOES_NOT_FIT if all(replayed.ran_out for replayed in replays) else ExitCode.FITS
+
+
+def _on_terminal(status: Status) -> AbstractContextManager[object]:
+    """A spinner; nothing where standard error is no terminal."""
+    import contextlib
+
+    return status if status.console.is_terminal else contextlib.nullcontext()
 
 
 def _print(console: Any, replays: list[Replayed], floors: list[Floor], room: Room, notes: list[str]) -> None:

@@ -52,9 +52,9 @@ def verdict(found: Found, judgement: Judgement) -> str:
         return _too_little(found, judgement)
     if best is None:
         stranded = base.free.reserved - base.free.active
-        room = ""
         if judgement.outcome is Outcome.FITS_ALREADY and found.capacity is not None:
-            room = f"It fits as it is, with {format_size(found.capacity - base.reserved)} spare. "
+            spare = format_size(found.capacity - base.reserved)
+            return f"It fits as it is, with {spare} spare, and no option takes noticeably less."
         share = stranded / base.free.reserved if base.free.reserved else 0
         fragmentation = (
             "nothing here is fragmentation"
@@ -62,7 +62,7 @@ def verdict(found: Found, judgement: Judgement) -> str:
             else f"{format_size(stranded)} of {format_size(base.free.reserved)} are not in use, but no setting regains "
             "a noticeable part of them"
         )
-        return f"{room}No option helps: {fragmentation}."
+        return f"No option helps: {fragmentation}."
     conf = name_of(best.candidate.alloc_conf)
     if judgement.outcome is Outcome.MAKES_IT_FIT:
         assert base.limited is not None

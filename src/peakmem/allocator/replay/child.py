@@ -160,14 +160,26 @@ class Machine:
         program, driver = self.program, self.driver
         driver.library.peakmem_set_capacity(NO_LIMIT)
         self.live = [0] * (program.slots + 1)
-        if self.job["exact_start"] and program.layout[0]:
-            driver.set_conf("expandable_segments:True" if self.job["expandable"] else "")
-            slots, sizes, streams = program.layout
+        exact = self.job["exact_start"] and program.layout[0]
+        first = program.prologue
+        rows = program.layout if exact else (program.slot[:first], program.size[:first], program.stream[:first])
+        if exact:
+            driver.set_conf(self._layout_conf())
+        try:
+            slots, sizes, streams = rows
             self._feed(slots, sizes, streams, 0)
+        except RefusedError as error:  # a memory limit of the settings' own
+            raise RefusedError(-1, error.size, error.text) from None
+        if exact:
             driver.set_conf(self.job["alloc_conf"])
-        else:
-            first = program.prologue
-            self._feed(program.slot[:first], program.size[:first], program.stream[:first], 0)
+
+    def _layout_conf(self):
+        # Settings that leave the sizes of requests alone. This option keeps its value unless it is named, and PyTorch
+        # before 2.1 doesn't know it.
+        expandable = self.job["expandable"]
+        if expandable or "expandable_segments" in self.job["alloc_conf"]:
+            return f"expandable_segments:{expandable}"
+        return ""
 
     def _feed(self, slots, sizes, streams, first):
         """Hand rows to the allocator; `first` is the number of the first one."""

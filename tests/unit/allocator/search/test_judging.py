@@ -114,7 +114,7 @@ def test_what_fits_already_is_left_alone() -> None:
     )
     judgement = judge(search)
     assert judgement.outcome is Outcome.FITS_ALREADY
-    assert verdict(search, judgement).startswith("It fits as it is, with 3.60 GiB spare.")
+    assert verdict(search, judgement) == ("It fits as it is, with 3.60 GiB spare, and no option takes noticeably less.")
 
 
 def test_growth_is_told_with_figures() -> None:
@@ -143,3 +143,11 @@ def test_a_candidate_that_ran_into_its_own_limit_says_nothing_about_what_is_in_u
     cut = replace(cut, free=replayed(limit, 26, 3, capacity=24))
     search = found(tried("", 26, 25, 25.4, capacity=24, baseline=True), cut, capacity=24)
     assert judge(search).least == 25 * GIB
+
+
+def test_values_made_for_one_trace_must_gain_more_than_a_little_over_a_simple_option() -> None:
+    made = "max_split_size_mb:164,max_non_split_rounding_mb:806"
+    search = found(tried("", 7.3, 4.6, 6.4, baseline=True), tried(made, 5.08, 4.6, 4.82), tried(EXPAND, 5.41, 4.6, 4.7))
+    best = judge(search).best
+    assert best is not None
+    assert best.candidate.alloc_conf == EXPAND
