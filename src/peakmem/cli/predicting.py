@@ -280,7 +280,7 @@ class _Collecting:
 
     def printed(self, line: str) -> None:
         """Take a line."""
-        if line.startswith(("parameters: ", "batch: ")) and line not in self._lines:
+        if line.startswith(("parameters: ", "batch: ", "loss: ")) and line not in self._lines:
             self._lines.append(line)
         self._progress.printed(line)
 
@@ -300,7 +300,7 @@ def _described(workload: Workload, training: Training, collected: _Collecting) -
         every, _, trained = text.partition(", trained: ")
         described["parameters"] = every if every == trained else f"{every}, of which {trained} are trained"
     described["batch"] = "; ".join(collected.said("batch"))
-    described["loss"] = workload.loss_text
+    described["loss"] = next(iter(collected.said("loss")), workload.loss_text)
     described["training"] = training.words()
     if workload.assumed:
         described["assumed"] = "; ".join(workload.assumed)
