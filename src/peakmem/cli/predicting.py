@@ -238,7 +238,7 @@ def forecast_script(
             raise _plainer(error, workload) from error
     forecast = made.forecast
     if forecast.error is not None and not forecast.steps:
-        raise _not_trainable(forecast, workload, collected.said("batch"))
+        raise _not_trainable(forecast, made.ended.last_lines, workload, collected.said("batch"))
     forecast = replace(
         without_folder(forecast, folder),
         command=("peakmem", "predict", what),
@@ -302,8 +302,11 @@ def _described(workload: Workload, training: Training, collected: _Collecting) -
     described["batch"] = "; ".join(collected.said("batch"))
     described["loss"] = next(iter(collected.said("loss")), workload.loss_text)
     described["training"] = training.words()
-    if workload.assumed:
-        described["assumed"] = "; ".join(workload.assumed)
+    assumed = list(workload.assumed)
+    if training.optimizer.name.startswith("paged"):
+        assumed.append("states of a paged optimizer lie in managed memory, outside PyTorch's allocator: not counted")
+    if assumed:
+        described["assumed"] = "; ".join(assumed)
     return described
 
 
@@ -319,9 +322,11 @@ def _plainer(error: PeakmemError, workload: Workload) -> PeakmemError:
     )
 
 
-def _not_trainable(forecast: Forecast, workload: Workload, batch: list[str]) -> PeakmemError:
+def _not_trainable(forecast: Forecast, printed: tuple[str, ...], workload: Workload, batch: list[str]) -> PeakmemError:
     error = forecast.error
     assert error is not None
+    if error.type == "exit" and printed:  # the script itself found that it can't be
+        error = replace(error, message=printed[-1])
     fed = f" with {'; '.join(batch)}" if batch else ""
     kind = "" if error.type in ("SystemExit", "RuntimeError", "exit") else f"{error.type}: "
     where = f" ({error.line})" if error.line and "predict.py" not in error.line else ""
