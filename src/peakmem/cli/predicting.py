@@ -316,10 +316,21 @@ def _plainer(error: PeakmemError, workload: Workload) -> PeakmemError:
     if not error.message.startswith(prefix):
         return error
     return PeakmemError(
-        f"{workload.title} could not be built: {error.message.removeprefix(prefix)}",
-        hint=error.hint,
+        f"{workload.title} could not be built: {error.message.removeprefix(prefix).removeprefix('builtins.')}",
+        hint=_own_frames(error.hint),
         exit_code=ExitCode.SCRIPT_FAILED,
     )
+
+
+def _own_frames(printed: str) -> str:
+    """What Python printed of an error, without the frames of the generated script."""
+    kept, ours = [], False
+    for line in printed.splitlines():
+        if not line.startswith("    "):
+            ours = line.startswith("  File ") and "predict.py" in line
+        if not ours and not line.startswith("Traceback "):
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def _not_trainable(forecast: Forecast, printed: tuple[str, ...], workload: Workload, batch: list[str]) -> PeakmemError:
