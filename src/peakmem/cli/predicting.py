@@ -238,7 +238,7 @@ def forecast_script(
             raise _plainer(error, workload) from error
     forecast = made.forecast
     if forecast.error is not None and not forecast.steps:
-        raise _not_trainable(forecast, workload, collected.said("batch"))
+        raise _not_trainable(forecast, made.ended.last_lines, workload, collected.said("batch"))
     forecast = replace(
         without_folder(forecast, folder),
         command=("peakmem", "predict", what),
@@ -280,7 +280,7 @@ class _Collecting:
 
     def printed(self, line: str) -> None:
         """Take a line."""
-        if line.startswith(("parameters: ", "batch: ")) and line not in self._lines:
+        if line.startswith(("parameters: ", "batch: ", "loss: ")) and line not in self._lines:
             self._lines.append(line)
         self._progress.printed(line)
 
@@ -300,10 +300,13 @@ def _described(workload: Workload, training: Training, collected: _Collecting) -
         every, _, trained = text.partition(", trained: ")
         described["parameters"] = every if every == trained else f"{every}, of which {trained} are trained"
     described["batch"] = "; ".join(collected.said("batch"))
-    described["loss"] = workload.loss_text
+    described["loss"] = next(iter(collected.said("loss")), workload.loss_text)
     described["training"] = training.words()
-    if workload.assumed:
-        described["assumed"] = "; ".join(workload.assumed)
+    assumed = list(workload.assumed)
+    if training.optimizer.name.startswith("paged"):
+        assumed.append("states of a paged optimizer lie in managed memory, outside PyTorch's allocator: not counted")
+    if assumed:
+        described["assumed"] = "; ".join(assumed)
     return described
 
 
@@ -313,15 +316,28 @@ def _plainer(error: PeakmemError, workload: Workload) -> PeakmemError:
     if not error.message.startswith(prefix):
         return error
     return PeakmemError(
-        f"{workload.title} could not be built: {error.message.removeprefix(prefix)}",
-        hint=error.hint,
+        f"{workload.title} could not be built: {error.message.removeprefix(prefix).removeprefix('builtins.')}",
+        hint=_own_frames(error.hint),
         exit_code=ExitCode.SCRIPT_FAILED,
     )
 
 
-def _not_trainable(forecast: Forecast, workload: Workload, batch: list[str]) -> PeakmemError:
+def _own_frames(printed: str) -> str:
+    """What Python printed of an error, without the frames of the generated script."""
+    kept, ours = [], False
+    for line in printed.splitlines():
+        if not line.startswith("    "):
+            ours = line.startswith("  File ") and "predict.py" in line
+        if not ours and not line.startswith("Traceback "):
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def _not_trainable(forecast: Forecast, printed: tuple[str, ...], workload: Workload, batch: list[str]) -> PeakmemError:
     error = forecast.error
     assert error is not None
+    if error.type == "exit" and printed:  # the script itself found that it can't be
+        error = replace(error, message=printed[-1])
     fed = f" with {'; '.join(batch)}" if batch else ""
     kind = "" if error.type in ("SystemExit", "RuntimeError", "exit") else f"{error.type}: "
     where = f" ({error.line})" if error.line and "predict.py" not in error.line else ""

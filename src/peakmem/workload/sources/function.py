@@ -94,10 +94,11 @@ def make_workload(
             )
             if part.strip()
         ).replace("\n\ndef", "\n\n\ndef"),
-        model=f"{made}\nmeasure = loss_of if own_loss is None else own_loss",
+        model=f"{made}\nmeasure = loss_of if own_loss is None else own_loss\n"
+        f'print("loss:", "{LOSSES[loss]}" if own_loss is None else "the model\'s own")',
         batch=_batch(request),
         loss="loss = measure(call(model, inputs))",
-        loss_text=LOSSES[loss] + " (or what the function returns)",
+        loss_text=LOSSES[loss],
         tensors=("inputs",),
         nested=True,
     )

@@ -173,11 +173,14 @@ def _speech(request: Request, config: dict[str, Any], tokens: int) -> Values:
         batch=f"host_input_features = torch.randn({size})\nhost_labels = torch.randint(config.vocab_size, ({length}))",
         names=("input_features", "labels"),
         floating=("input_features",),
+        assumed=() if request.tokens else (f"texts of {tokens} tokens, or as long as the model allows: --tokens N",),
+        has_tokens=False,
     )
 
 
 _ONE_LABEL = ('config.problem_type = "single_label_classification"',)
-_PADDING = ("config.pad_token_id = config.pad_token_id or 0",)
+_PADDING = ('config.pad_token_id = getattr(config, "pad_token_id", None) or 0',)
+_DECODER = (*_PADDING, 'config.decoder_start_token_id = getattr(config, "decoder_start_token_id", None) or 0')
 
 TASKS = {
     task.name: task
@@ -195,7 +198,7 @@ TASKS = {
         Task(name="multiple-choice", auto="AutoModelForMultipleChoice", suffixes=("ForMultipleChoice",),
              inputs=_choices),
         Task(name="seq2seq", auto="AutoModelForSeq2SeqLM", suffixes=("ForConditionalGeneration",),
-             inputs=_two_texts, caches=True),
+             inputs=_two_texts, settings=_DECODER, caches=True),
         Task(name="image-classification", auto="AutoModelForImageClassification",
              suffixes=("ForImageClassification",), inputs=_images, settings=_ONE_LABEL),
         Task(name="semantic-segmentation", auto="AutoModelForSemanticSegmentation",
@@ -204,7 +207,7 @@ TASKS = {
              suffixes=("ForAudioClassification",), inputs=_sound_class),
         Task(name="ctc", auto="AutoModelForCTC", suffixes=("ForCTC",), inputs=_sound_text),
         Task(name="speech-seq2seq", auto="AutoModelForSpeechSeq2Seq", suffixes=("ForSpeechSeq2Seq",),
-             inputs=_speech, caches=True),
+             inputs=_speech, settings=_DECODER, caches=True),
     )
 }  # fmt: skip
 """Name -> task."""
