@@ -222,6 +222,7 @@ class _Accumulate(Change):
             original(self, *args, **kwargs)
             step, zero_grad = self.step, self.zero_grad
             calls, waiting = 0, False
+            change.why_not = f"the script's loop was over before {every} passes were made"
 
             def counted_step(self, *args, **kwargs):
                 nonlocal calls, waiting
