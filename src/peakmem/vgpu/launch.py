@@ -34,6 +34,10 @@ class DeviceFacts(Protocol):
         """Bytes, as `torch.cuda.get_device_properties` gives them."""
 
     @property
+    def smi_memory(self) -> int | None:
+        """Bytes that nvidia-smi gives as the total; None where that is not known."""
+
+    @property
     def l2_cache(self) -> int:
         """Bytes."""
 
@@ -136,6 +140,7 @@ def environment(
         "COMPUTE_CAPABILITY": f"{major}.{minor}",
         "MULTIPROCESSORS": device.multiprocessors,
         "TOTAL_MEMORY": device.total_memory,
+        "SMI_MEMORY": device.smi_memory,
         "CAPACITY": capacity,
         "CONTEXT": chosen.context,
         "COUNT": chosen.count,

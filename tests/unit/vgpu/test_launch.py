@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from peakmem.vgpu.catalogue import find_device
+from peakmem.vgpu.catalogue import custom_device, find_device
 from peakmem.vgpu.launch import NO_LIMIT, Options, environment
 from peakmem.vgpu.probe import TorchFacts
 
@@ -33,6 +33,13 @@ def test_the_device_and_the_version_of_cuda_are_told() -> None:
     assert env[PREFIX + "CUDA"] == "12040"
     assert env[PREFIX + "ADDRESSES"] == "driver"
     assert PREFIX + "KERNEL_LOG" not in env
+
+
+def test_nvidia_smi_is_told_what_the_driver_keeps_back_where_that_is_known() -> None:
+    assert DEVICE.smi_memory is not None and DEVICE.smi_memory > DEVICE.total_memory
+    assert make()[PREFIX + "SMI_MEMORY"] == str(DEVICE.smi_memory)
+    shrunk = custom_device(memory=8 * 2**30, like=DEVICE)
+    assert PREFIX + "SMI_MEMORY" not in environment(library=Path("/lib.so"), device=shrunk, facts=FACTS, base={})
 
 
 def test_options_reach_the_library() -> None:

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from peakmem.cli import main
+from peakmem.cli.main import peakmem
+
+COMMANDS = peakmem.list_commands(click.Context(peakmem))
+
+
+def all_commands() -> list[tuple[str, ...]]:
+    """The words of every command, those of groups included."""
+    found: list[tuple[str, ...]] = []
+    for name in COMMANDS:
+        command = peakmem.get_command(click.Context(peakmem), name)
+        found.append((name,))
+        if isinstance(command, click.Group):
+            found += [(name, inner) for inner in command.commands]
+    return found
+
+
+@pytest.mark.parametrize("words", all_commands(), ids=" ".join)
+def test_every_command_has_help_for_itself_and_each_option(words: tuple[str, ...]) -> None:
+    command: click.Command = peakmem
+    for word in words:
+        assert isinstance(command, click.Group)
+        inner = command.get_command(click.Context(command), word)
+        assert inner is not None
+        command = inner
+    assert command.help
+    unexplained = [p.name for p in command.params if isinstance(p, click.Option) and not p.hidden and not p.help]
+    assert not unexplained
+
+
+@pytest.mark.parametrize("words", [(), *all_commands()], ids=" ".join)
+def test_help_fits_a_terminal_and_ends_with_exit_code_0(words: tuple[str, ...]) -> None:
+    done = CliRunner(env={"COLUMNS": "80"}).invoke(peakmem, [*words, "--help"])
+    assert done.exit_code == 0, done.output
+    wide = [line for line in done.output.splitlines() if len(line) > 80 and not line.startswith("  peakmem ")]
+    assert not wide  # a command that is to be copied stands on one line
+
+
+@pytest.mark.parametrize("words", [w for w in all_commands() if w[0] != "conf" or len(w) == 2], ids=" ".join)
+def test_help_states_the_exit_codes(words: tuple[str, ...]) -> None:
+    assert "Exit code" in CliRunner().invoke(peakmem, [*words, "--help"]).output
+
+
+def test_the_first_page_names_every_command() -> None:
+    output = CliRunner(env={"COLUMNS": "80"}).invoke(peakmem, ["--help"]).output
+    listed = [
+        line.split()[0]
+        for line in output.partition("Commands:\n")[2].splitlines()
+        if line.startswith("  ") and line[2] != " "
+    ]
+    assert listed == COMMANDS
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("rnu", "did you mean peakmem run?"),
+        ("doktor", "did you mean peakmem doctor?"),
+        ("train.py", "to run a script: peakmem run train.py"),
+        ("xyzzy", "peakmem --help lists the commands"),
+    ],
+)
+def test_an_unknown_command_gets_a_suggestion(typed: str, hint: str) -> None:
+    done = CliRunner().invoke(peakmem, [typed])
+    assert done.exit_code == 2
+    assert f"there is no command '{typed}'" in done.stderr
+    assert hint in done.stderr
+    assert "Traceback" not in done.output
+
+
+def test_a_command_that_fails_says_what_to_do_on_standard_error() -> None:
+    done = CliRunner().invoke(peakmem, ["gpus", "no-such-card"])
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    message, *hints = done.stderr.splitlines()
+    assert message.startswith("peakmem: ")
+    assert hints and all(line.startswith("         ") for line in hints)
+
+
+def test_the_first_page_loads_nothing_that_is_slow() -> None:
+    code = f"""
+import sys
+from {main.__name__} import peakmem
+try:
+    peakmem.main(["--help"])
+finally:
+    print(sorted({{name.partition(".")[0] for name in sys.modules}}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(ast.literal_eval(done.stdout.splitlines()[-1]))
+    assert "click" in loaded
+    assert not loaded & {"torch", "numpy", "rich", "msgspec", "jinja2", "psutil"}
