@@ -9,8 +9,8 @@ from peakmem.allocator.search.searching import Found, Tried
 from peakmem.units import MIB
 
 NEAR = 0.03
-"""Settings whose costs differ by less than this share count as equal; the simpler ones win: values that were made for the
-sizes of one trace suit another one less."""
+"""Settings whose costs differ by less than this share count as equal; the simpler ones win, since values that were made
+for the sizes of one trace suit another one less."""
 
 WORTH = 0.02
 """A gain below this share of the cost is not worth a setting."""
