@@ -37,6 +37,7 @@ class Trial:
         alloc_conf: allocator settings; None: those of the plan.
         changes: what is changed in the watched process, as `session/inside/changes.py` reads it.
         steps: the steps to watch; None: as the plan says.
+        on_line: takes each line that the command prints.
     """
 
     command: tuple[str, ...]
@@ -46,6 +47,7 @@ class Trial:
     alloc_conf: str | None = None
     changes: tuple[str, ...] = ()
     steps: str | None = None
+    on_line: Callable[[str], None] = lambda line: None
 
 
 class Trials:
@@ -102,7 +104,7 @@ class Trials:
         device = trial.device or self._plan.device
         run, card = self._variant(trial, device, libraries)
         self.count += 1
-        ended = launch(run, limited=trial.limited, stop=self._stop)
+        ended = launch(run, limited=trial.limited, on_line=trial.on_line, stop=self._stop)
         if ended.interrupted:
             raise PeakmemError("interrupted", exit_code=ExitCode.SCRIPT_FAILED)
         recording = ended.outcome.main()

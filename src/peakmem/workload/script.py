@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from textwrap import fill, indent
 
 from peakmem.workload.model import Workload
@@ -57,6 +58,34 @@ def write_script(workload: Workload, training: Training, *, steps: int) -> str:
     return _Writer(workload, training, steps).script()
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pieces:
+    """The parts of a training script, to be put together in another way. All are Python statements.
+
+    Attributes:
+        opening: imports, helpers, switches.
+        model: makes `model` and what trains it.
+        batch: makes one batch on the host.
+        copies: lines that copy it to the GPU.
+        forward: lines that make `loss`.
+        loop: the loop over `range(STEPS)`.
+        optimizers: names of the optimizers.
+    """
+
+    opening: str
+    model: str
+    batch: str
+    copies: tuple[str, ...]
+    forward: tuple[str, ...]
+    loop: str
+    optimizers: tuple[str, ...]
+
+
+def pieces(workload: Workload, training: Training) -> Pieces:
+    """The parts of the script that `write_script` writes."""
+    return _Writer(workload, training, 0).pieces()
+
+
 class _Writer:
     def __init__(self, workload: Workload, training: Training, steps: int) -> None:
         self._workload = workload
@@ -81,6 +110,19 @@ class _Writer:
             'print("max_memory_reserved", torch.cuda.max_memory_reserved())',
         ]
         return "\n\n".join(parts) + "\n"
+
+    def pieces(self) -> Pieces:
+        helpers = self._helpers()
+        opening = "\n".join(self._imports()) + (f"\n\n\n{helpers}\n" if helpers else "")
+        return Pieces(
+            opening="\n\n".join([opening, *self._switches()]),
+            model="\n".join(self._model()),
+            batch="\n".join(self._batch()),
+            copies=tuple(self._copies()),
+            forward=tuple(self._forward()),
+            loop="\n".join(self._loop()),
+            optimizers=tuple(self._names()),
+        )
 
     def _imports(self) -> list[str]:
         training = self._training

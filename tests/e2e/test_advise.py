@@ -1,0 +1,149 @@
+"""`peakmem run --set` and `peakmem advise`: a change in the running script is what the edited script takes."""
+
+import pytest
+
+from tests.e2e.conftest import run_peakmem
+
+pytestmark = pytest.mark.torch
+
+TRAINING = """
+import torch
+from torch import nn
+{imports}
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+
+class Net(nn.Module):
+    def __init__(self, width=768, depth=6):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(width) for _ in range(depth))
+        self.head = nn.Linear(width, 1000)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = {block}
+        return self.head(x)
+
+model = Net().cuda()
+optimizer = torch.optim.AdamW(model.parameters(){arguments})
+for step in range(12):
+    {start}
+    x = torch.randn({batch}, 768, device="cuda")
+    y = torch.randint(1000, ({batch},), device="cuda")
+    with {context}:
+        loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    {end}
+"""
+PLAIN = {
+    "imports": "import contextlib",
+    "block": "block(x)",
+    "arguments": "",
+    "start": "optimizer.zero_grad(set_to_none=True)",
+    "context": "contextlib.nullcontext()",
+    "end": "optimizer.step()",
+    "batch": "512",
+}
+EDITS = {
+    "amp=bf16": {"context": 'torch.autocast("cuda", dtype=torch.bfloat16)'},
+    "optimizer.fused=true": {"arguments": ", fused=True"},
+    "optimizer.foreach=false": {"arguments": ", foreach=False"},
+    "zero_grad=end": {"end": "optimizer.step(); optimizer.zero_grad()", "start": "pass"},
+    "checkpoint=blocks": {"block": "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)"},
+    "accumulate=3": {
+        "start": "optimizer.zero_grad() if step % 3 == 0 else None",
+        "end": "optimizer.step() if step % 3 == 2 else None",
+    },
+}
+
+
+def written(script, name, **parts):
+    text = TRAINING
+    for key, value in {**PLAIN, **parts}.items():
+        text = text.replace("{" + key + "}", value)
+    return script(text, name)
+
+
+def peak(*words):
+    done = run_peakmem("run", "--json", "-", "--gpu", "a100-80", *words)
+    assert done.code == 0, done.err
+    return done.json
+
+
+@pytest.mark.parametrize("change", list(EDITS))
+def test_a_change_in_the_running_script_takes_what_the_edited_script_takes(change, script):
+    changed = peak("--set", change, written(script, "plain.py"))
+    edited = peak(written(script, "edited.py", **EDITS[change]))
+    assert changed["changed"][0]["count"] > 0
+    for figure in ("requested", "allocated", "reserved"):
+        assert changed["peak"][figure] == edited["peak"][figure], figure
+
+
+def test_a_change_without_effect_says_why(script):
+    forecast = peak("--set", "amp=bf16", "--set", "zero_grad=none", written(script, "amp.py", **EDITS["amp=bf16"]))
+    assert [row["count"] for row in forecast["changed"]] == [0, 0]
+    assert forecast["changed"][0]["why_not"] == "the script uses autocast itself"
+    assert forecast["peak"] == peak(written(script, "amp.py", **EDITS["amp=bf16"]))["peak"]
+
+
+def test_no_such_change_is_an_error(script):
+    done = run_peakmem("run", "--set", "amp=int4", script("pass"))
+    assert done.code == 2 and "amp=int4" in done.err and "bf16" in done.err
+
+
+@pytest.mark.slow
+def test_there_is_a_plan_and_it_holds(script):
+    path = written(script, "train.py", batch="8192")
+    done = run_peakmem("advise", "--memory", "2GiB", "--json", "-", "--", path, timeout=1200)
+    assert done.code == 0, done.err
+    [advised] = done.json["results"]
+    assert not advised["fits_already"] and advised["plan"]["fits"]
+    by_key = {advice["keys"][0]: advice for advice in advised["advices"]}
+    assert by_key["zero_grad=none"]["why_not"] and by_key["checkpoint"]["saving"] > 0
+    changes = {"checkpoint": "checkpoint=blocks", "amp": "amp=bf16", "zero_grad=end": "zero_grad=end",
+               "optimizer.fused": "optimizer.fused=true", "optimizer.foreach": "optimizer.foreach=false"}  # fmt: skip
+    words = [w for key in advised["plan"]["keys"] if key in changes for w in ("--set", changes[key])]
+    if "expandable_segments" in advised["plan"]["keys"]:
+        words += ["--alloc-conf", "expandable_segments:True"]
+    assert run_peakmem("run", "--memory", "2GiB", *words, path).code == 0
+    assert run_peakmem("run", "--memory", "2GiB", path).code == 1
+
+
+def test_the_foreach_implementation_holds_about_one_more_copy_of_the_parameters():
+    """pytorch issue 97712: since 2.0 lists of temporaries as large as the parameters; foreach=False is the old way."""
+    words = ("predict", "dense:2048-8192-8192-8192-10", "--batch", "4", "--gpu", "a100-80", "--json", "-")
+    peaks = {
+        kind: run_peakmem(*words, "--optimizer", f"adam:{kind}").json["peak"]["allocated"]
+        for kind in ("foreach", "loop", "fused")
+    }
+    parameters = 4 * (2048 * 8192 + 2 * 8192**2 + 8192 * 10 + 3 * 8192 + 10)
+    assert peaks["foreach"] - peaks["fused"] == pytest.approx(parameters, rel=0.1)
+    assert peaks["loop"] < peaks["foreach"]
+
+
+def test_gradients_dropped_after_the_step_are_not_there_in_the_forward_pass():
+    words = ("predict", "dense:4096-4096-4096-4096-10", "--batch", "16384", "--gpu", "a100-80", "--json", "-")
+    late = run_peakmem(*words, "--zero-grad", "backward").json["peak"]["allocated"]
+    early = run_peakmem(*words, "--zero-grad", "end").json["peak"]["allocated"]
+    gradients = 4 * (3 * 4096**2 + 4096 * 10 + 3 * 4096 + 10)
+    assert late - early == pytest.approx(gradients, rel=0.1)
+
+
+def test_the_logits_of_a_large_vocabulary_are_found():
+    """flash-attention issue 922: 81,920 tokens, 128,256 words: 19.57 GiB of logits, 20.0 GiB of checkpointed inputs."""
+    done = run_peakmem(
+        "run", "--memory", "400GiB", "--steps", "1", "--json", "-", "tests/e2e/scripts/large_vocabulary.py"
+    )
+    assert done.code == 0, done.err
+    gib = 2**30
+    holders = done.json["holders_at_peak"]
+    logits = [h["bytes"] / h["count"] for h in holders if h["shape"] == [81920, 128256] and h["dtype"] == "bfloat16"]
+    assert logits and logits[0] / gib == pytest.approx(19.57, abs=0.1)
+    inputs = sum(h["bytes"] for h in holders if h["shape"] == [81920, 4096] and h["role"] == "activation")
+    assert inputs / gib == pytest.approx(20.0, abs=1.3)  # with the input of the head, another 0.6 GiB each

@@ -1,0 +1,136 @@
+"""`peakmem solve`: the answer fits, the next value does not."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.e2e.conftest import EXAMPLES, run_peakmem
+
+pytestmark = pytest.mark.torch
+
+HOLDS = """
+import os, sys, torch
+size = int(os.environ.get("SIZE") or sys.argv[1])
+if size > 4000:
+    raise SystemExit("too large a number")
+weight = torch.nn.Parameter(torch.zeros(1, device="cuda"))
+optimizer = torch.optim.SGD([weight], lr=1.0)
+for _ in range(4):
+    held = torch.empty(size * 2**20, dtype=torch.uint8, device="cuda")
+    weight.sum().backward()
+    optimizer.step()
+    del held
+"""
+"""Holds so many MiB in each step."""
+
+
+def solve(*words, **more):
+    done = run_peakmem("solve", "--json", "-", *words, timeout=1200, **more)
+    return done, (done.json["results"][0] if done.out else None)
+
+
+def attempt(solved, value):
+    return next(a for a in solved["attempts"] if a["value"] == value)
+
+
+def test_the_answer_is_exact_where_it_is_known(script):
+    # 1 GiB less 100 MiB of context leaves 924 MiB: 2 MiB for the small blocks, the rest for one even number of MiB.
+    done, solved = solve(
+        "--memory", "1GiB", "--context", "100MiB", "--vary", "size=1..4000", "--", script(HOLDS), "{size}"
+    )
+    assert done.code == 0, done.err
+    assert (solved["largest"], solved["following"]) == (922, 923)
+    assert attempt(solved, 922)["fits"] and not attempt(solved, 923)["fits"]
+    assert attempt(solved, 923)["oom"]["requested"] == 924 * 2**20
+    assert solved["runs"] <= 10
+
+
+def test_an_environment_variable_and_powers_of_two(script):
+    done, solved = solve(
+        "--memory", "1GiB", "--context", "100MiB", "--vary", "env:SIZE=1..2048:powers", "--", script(HOLDS)
+    )
+    assert done.code == 0, done.err
+    assert (solved["largest"], solved["following"]) == (512, 1024)
+
+
+def test_a_script_that_fails_beyond_a_value_bounds_the_answer(script):
+    done, solved = solve("--memory", "80GiB", "--vary", "size=1000..6000:1000", "--", script(HOLDS), "{size}")
+    assert (solved["largest"], solved["following"]) == (4000, 5000)
+    assert "the script" in done.err
+
+
+def test_nothing_fits(script):
+    done, solved = solve(
+        "--memory", "1GiB", "--context", "100MiB", "--vary", "size=1000..2000", "--", script(HOLDS), "{size}"
+    )
+    assert (done.code, solved["largest"]) == (1, None)
+    assert solved["wanted"]["peak"]["reserved"] == 1002 * 2**20
+
+
+def test_an_interruption_says_what_is_known(script, tmp_path):
+    slow = script("import time\n" + HOLDS + "\ntime.sleep(2)")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "peakmem", "solve", "--steps", "all", "--memory", "1GiB", "--vary", "size=1..4000",
+         "--json", str(tmp_path / "out.json"), "--", str(slow), "{size}"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ),
+    )  # fmt: skip
+    time.sleep(5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "interrupted" in out and "Traceback" not in err
+
+
+def test_a_model_by_name():
+    done, solved = solve("--memory", "2GiB", "--vary", "batch=1..64", "torchvision:resnet18", "--optimizer", "sgd")
+    assert done.code == 0, done.err
+    best = solved["largest"]
+    assert attempt(solved, best)["fits"] and not attempt(solved, best + 1)["fits"]
+
+
+@pytest.mark.slow
+def test_a_3d_convolution_falls_off_its_cliff_at_362():
+    """2^31 elements are crossed from 361 to 362 (pytorch issue 95024): the unfolded copy alone takes 108 GiB."""
+    done, solved = solve(
+        "--gpu", "a100-80", "--vary", "side=300..400", "--", "tests/e2e/scripts/conv3d_cliff.py", "{side}"
+    )
+    assert done.code == 0, done.err
+    assert (solved["largest"], solved["following"]) == (361, 362)
+    assert attempt(solved, 362)["oom"]["requested"] > 100 * 2**30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("vary", "words"),
+    [
+        ("batch=1..512", ["resnet50.py", "--batch", "{batch}"]),
+        ("tokens=64..16384:64", ["gpt2.py", "--tokens", "{tokens}"]),
+        ("width=4..512:4", ["unet3d.py", "--side", "96", "--width", "{width}"]),
+    ],
+)
+def test_the_answer_fits_and_the_next_does_not(vary, words):
+    done, solved = solve("--memory", "24GiB", "--vary", vary, "--", EXAMPLES / words[0], *words[1:])
+    assert done.code == 0, done.err
+    name = vary.partition("=")[0]
+    codes = []
+    for value in (solved["largest"], solved["following"]):
+        if value is not None:
+            filled = [word.replace(f"{{{name}}}", str(value)) for word in words[1:]]
+            codes.append(
+                run_peakmem("run", "--no-range", "--memory", "24GiB", EXAMPLES / words[0], *filled, timeout=600).code
+            )
+    assert codes == [0, 1][: len(codes)]
+
+
+@pytest.mark.slow
+def test_the_smallest_card():
+    done = run_peakmem("solve", "--smallest-card", "--json", "-", "--", EXAMPLES / "gpt2.py", timeout=1200)
+    assert done.code == 0, done.err
+    [found] = done.json["results"]
+    smallest = found["smallest"]
+    smaller = [card for card in found["tried"] if card["total"] < smallest["total"]]
+    assert smallest["attempt"]["fits"] and smaller and not any(card["attempt"]["fits"] for card in smaller)
