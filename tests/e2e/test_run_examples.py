@@ -87,6 +87,9 @@ def test_gpt2_holds_what_its_model_takes(tmp_path):
     with torch.device("meta"):
         parameters = sum(p.numel() * 4 for p in GPT2LMHeadModel(GPT2Config()).parameters())
     trace = load_trace(saved)
+    device = trace.device_info(0)
+    assert device.capacity == forecast["gpu"]["total"]
+    assert device.capacity - device.context == forecast["gpu"]["usable"]
     replay = Replay(trace)
     moment = replay.peak_moment()
     alive, roles = replay.alive(moment), replay.roles(moment)

@@ -127,7 +127,7 @@ class Trials:
             alloc_conf=alloc_conf,
             seconds=time.monotonic() - started,
             exit_code=ended.exit_code,
-            trace=read_recording(recording, capacity=card.usable, context=card.context, alloc_conf=alloc_conf),
+            trace=read_recording(recording, capacity=card.total, context=card.context, alloc_conf=alloc_conf),
         )
 
     def _variant(self, trial: Trial, device: Device, libraries: tuple[str, ...]) -> tuple[Run, Card]:

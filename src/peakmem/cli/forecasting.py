@@ -95,7 +95,7 @@ def make_forecast(
         ended = replace(ended, interrupted=again.interrupted)
     alloc_conf = alloc_conf_in_force(plan)
     recording = (without_limit or recorded).recording
-    trace = read_recording(recording, capacity=card.usable, context=card.context, alloc_conf=alloc_conf)
+    trace = read_recording(recording, capacity=card.total, context=card.context, alloc_conf=alloc_conf)
     floor = None
     if without_limit is not None and trace is not None:
         progress.say("looking for the smallest memory that works")

@@ -18,7 +18,7 @@ class DeviceInfo:
     Attributes:
         index: number of the device in the process.
         name: as the driver gives it; empty if unknown.
-        capacity: bytes that the process may take, 0 if unknown.
+        capacity: bytes that the process may take, `context` included; 0 if unknown.
         context: bytes that the process holds outside the allocator (see "context" in the vocabulary), 0 if unknown.
     """
 

@@ -30,7 +30,7 @@ def read_recording(
 
     Args:
         recording: what `session/inside/recording.py` wrote.
-        capacity: bytes that the process could take of a device.
+        capacity: bytes that the process could take of a device, `context` included.
         context: bytes that it held outside the allocator.
         alloc_conf: the allocator settings in force.
 

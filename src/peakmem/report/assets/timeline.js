@@ -2,7 +2,9 @@
   const line = DATA.timeline;
   const canvas = $("timeline");
   const total = line.moment.length;
-  const capacity = peakStatement.capacity;
+  // The chart shows what the allocator holds, so the line is what it can get.
+  const capacity = Math.max(peakStatement.capacity - peakStatement.context, 0);
+  const limit = peakStatement.context ? `capacity less context ${size(capacity)}` : `capacity ${size(capacity)}`;
   const peakSample = line.moment.indexOf(peakStatement.moment);
   const reservedSample = line.reserved.indexOf(Math.max(...line.reserved));
   const visible = DATA.groups.map(() => true);
@@ -202,12 +204,12 @@
       pen.stroke();
       pen.setLineDash([]);
       pen.textAlign = "right";
-      pen.fillText(`capacity ${size(capacity)}`, width - margin.right - 4, level - 5);
+      pen.fillText(limit, width - margin.right - 4, level - 5);
     }
     else if (capacity && all()) {
       pen.fillStyle = css("--bad");
       pen.textAlign = "right";
-      pen.fillText(`↑ capacity ${size(capacity)}, above this chart`, width - margin.right - 4, margin.top + 9);
+      pen.fillText(`↑ ${limit}, above this chart`, width - margin.right - 4, margin.top + 9);
     }
     mark(pen, peakSample, stacks.top, "peak", width);
     if (at >= 0) cursor(pen, height);
