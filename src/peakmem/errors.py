@@ -12,6 +12,7 @@ class ExitCode(IntEnum):
     DOES_NOT_FIT = 1
     BAD_INPUT = 2
     SCRIPT_FAILED = 3
+    INTERRUPTED = 130
 
 
 class PeakmemError(ValueError):

@@ -13,11 +13,16 @@ def nothing_seen(ended: Ended, run: Run) -> PeakmemError:
     shown = "\n".join(ended.last_lines[-15:])
     words = " ".join(run.command)
     if ended.interrupted:
-        return PeakmemError("interrupted before the script used the GPU", exit_code=ExitCode.SCRIPT_FAILED)
+        return PeakmemError("interrupted before the script used the GPU", exit_code=ExitCode.INTERRUPTED)
     if "unwritten" in events:
         reason = events["unwritten"]["reason"]
         return PeakmemError(
             f"what the run showed could not be written: {reason}", hint="make room in the temporary folder (TMPDIR)"
+        )
+    if "broken" in events:
+        return PeakmemError(
+            f"peakmem could not put together what the run showed: {events['broken']['reason']}",
+            hint="this is a fault of peakmem's: please report it with the script",
         )
     if "error" in events:
         error = events["error"]
@@ -51,4 +56,7 @@ def nothing_seen(ended: Ended, run: Run) -> PeakmemError:
             "the script ended without using the GPU",
             hint="it may train on the CPU: look for a device setting such as --device cuda",
         )
-    return PeakmemError(f"{words} ended without importing PyTorch", hint="give the command that trains")
+    hint = "give the command that trains"
+    if set(run.command[1:]) & {"-I", "-E", "-S", "-i"}:
+        hint = "python -I, -E and -S and env -i keep peakmem out of the process: leave these options out"
+    return PeakmemError(f"{words} ended without importing PyTorch", hint=hint)

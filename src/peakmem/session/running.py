@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -23,6 +23,7 @@ from peakmem.session.reading import Outcome, read_outcome
 _HERE = Path(__file__).parent
 INTERRUPT_GRACE_SECONDS = 10
 KEPT_LINES = 200
+MOST_OF_A_LINE = 2000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,7 +88,10 @@ def run_session(
         PeakmemError: the command can't be started, or what it wrote can't be read.
     """
     with _folder() as folder:
-        (folder / "session.json").write_text(json.dumps(asdict(question)), encoding="utf-8")
+        try:
+            (folder / "session.json").write_text(json.dumps(asdict(question)), encoding="utf-8")
+        except OSError as error:
+            raise _no_room(folder.parent, error) from error
         variables = _variables(folder, environment)
         started = time.monotonic()
         try:
@@ -119,7 +123,7 @@ def run_session(
         except KeyboardInterrupt:
             interrupted = True
             _end(process)
-        _sweep(process)
+        _sweep(process, folder)
         output.join()
         following.look()
         return Ended(
@@ -135,11 +139,21 @@ def run_session(
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="peakmem-"))
+    try:
+        path = Path(tempfile.mkdtemp(prefix="peakmem-"))
+    except OSError as error:
+        raise _no_room(Path(error.filename or tempfile.gettempdir()), error) from error
     try:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def _no_room(folder: Path, error: OSError) -> PeakmemError:
+    return PeakmemError(
+        f"no temporary file can be made in {folder}: {error.strerror or error}",
+        hint="make room there, or set TMPDIR to another folder",
+    )
 
 
 def _variables(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
@@ -171,8 +185,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             continue
 
 
-def _sweep(process: subprocess.Popen[bytes]) -> None:
-    """End what the command left running in its process group: it would hold the output pipe open."""
+def _sweep(process: subprocess.Popen[bytes], folder: Path) -> None:
+    """End what the command left running, in its process group or not: it would go on without anybody to see it."""
     process.wait()
     try:
         os.killpg(process.pid, signal.SIGTERM)
@@ -180,6 +194,22 @@ def _sweep(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         pass
+    for pid in _belonging_to(folder):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _belonging_to(folder: Path) -> list[int]:
+    """The processes that were started below a session, by its folder in their environment."""
+    mark = b"PEAKMEM_SESSION=" + os.fsencode(folder) + b"\0"
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if mark in entry.read_bytes():
+                found.append(int(entry.parent.name))
+        except OSError:  # gone, or somebody else's
+            continue
+    return found
 
 
 class _Output:
@@ -197,7 +227,7 @@ class _Output:
         for raw in self._stream:
             line = raw.decode("utf-8", "replace").rstrip("\n")
             self.count += 1
-            self.last.append(line)
+            self.last.append(line[-MOST_OF_A_LINE:])
             self._on_line(line)
         self._stream.close()
 
@@ -225,4 +255,5 @@ class _Following:
         whole = text[: text.rfind(b"\n") + 1]
         self._at += len(whole)
         for line in whole.splitlines():
-            self._on_progress(json.loads(line))
+            with suppress(ValueError):  # of a full disk
+                self._on_progress(json.loads(line))

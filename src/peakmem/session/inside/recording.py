@@ -5,6 +5,7 @@ import os
 import sys
 
 from .steps import is_steady
+from .writing import plain
 
 FORMAT = "peakmem/recording/1"
 COUNTERS = ("num_alloc_retries", "num_ooms", "num_device_alloc", "num_device_free")
@@ -36,31 +37,31 @@ def describe(watch, reason):
     return {
         "format": FORMAT,
         "pid": os.getpid(),
-        "command": list(sys.orig_argv),
+        "command": plain(sys.orig_argv),
         "torch": str(torch.__version__),
         "cuda": torch.version.cuda,
         "architectures": torch.cuda.get_arch_list(),
         "cudnn": torch.backends.cudnn.version(),
         "python": sys.version.split()[0],
         "reason": reason,
-        "error": watch._error,
-        "oom": watch._oom,
+        "error": plain(watch._error),
+        "oom": plain(watch._oom),
         "devices": devices,
         "steps": [vars(step) for step in watch.clock.steps],
         "steady": is_steady([(step.allocated, step.reserved) for step in watch.clock.steps]),
-        "marks": watch.marks,
-        "contexts": watch.contexts.table,
+        "marks": plain(watch.marks),
+        "contexts": plain(watch.contexts.table),
         "events": watch.native.events() if watch._recording else b"",
         "snapshot": torch.cuda.memory._snapshot() if watch._recording else None,
-        "model": watch.owners.model(),
-        "owners": watch.owners.notes.table(),
-        "owners_failure": watch.owners.failure,
+        "model": plain(watch.owners.model()),
+        "owners": plain(watch.owners.notes.table()),
+        "owners_failure": plain(watch.owners.failure),
         "autocast": watch.owners.autocast,
         "changes": [change.row() for change in watch.changes],
         "uses": watch.native.uses(),
         "operators": operators,
         "operator_names": operator_names,
         "reads_told": watch._values.reads_told(),
-        "assumptions": watch._values.assumptions() + watch.ledger.rows(),
+        "assumptions": plain(watch._values.assumptions() + watch.ledger.rows()),
         "library": json.loads(watch.native.report()),
     }

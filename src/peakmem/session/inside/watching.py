@@ -109,7 +109,7 @@ class Watch:
         self._oom = None
         self._optimizers: weakref.WeakSet = weakref.WeakSet()
         self._optimizer_before = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may end the process while it is held
         self.owners = Owners(torch, self.modules, self._optimizers, native.event_count)
 
     # ------------------------------------------------------------------ set-up
@@ -194,11 +194,37 @@ class Watch:
             original(kind, error, trace)
 
         sys.excepthook = excepthook
+        self._watch_threads()
         os.register_at_fork(after_in_child=self._forked)
+        leave = os._exit
+
+        def _exit(status):
+            # Neither exit handlers nor `finally` blocks run: scripts end so, and so do forked processes.
+            self.finish("end")
+            leave(status)
+
+        os._exit = _exit
+
+    def _watch_threads(self):
+        original = threading.excepthook
+
+        def excepthook(args):
+            # Other errors of a thread are no end of the script, which goes on; memory that was missing is told.
+            if self._oom is not None and self._error is None and args.exc_value is not None:
+                error = _describe(args.exc_type, args.exc_value, args.exc_traceback)
+                if "out of memory" in error["message"].lower():
+                    self._error = error
+            original(args)
+
+        threading.excepthook = excepthook
 
     def _forked(self):
-        # A worker of a DataLoader, say: it shares the hooks, and must neither count nor write.
-        self._finished = True
+        if self._started:
+            # A worker of a DataLoader, say: it shares the hooks, and must neither count nor write.
+            self._finished = True
+        else:  # nothing was counted yet: the child may be the one that trains
+            self._pid = os.getpid()
+            self._lock = threading.RLock()
 
     # ------------------------------------------------------------------- hooks
 
@@ -275,14 +301,22 @@ class Watch:
             if self._finished or os.getpid() != self._pid:
                 return
             self._finished = True
+        last = getattr(sys, "last_value", None)  # uncaught, and told to a hook that took the place of ours
+        if self._error is None and last is not None:
+            self._error = _describe(type(last), last, last.__traceback__)
         if not self._started:
             if self._error:
                 self.writer.progress("error", **self._error)
             return
-        self._collect_peaks()
-        self.owners.finish()
-        self.writer.progress("writing")
-        self.writer.recording(self._describe_process(reason))
+        try:
+            self._collect_peaks()
+            self.owners.finish()
+            self.writer.progress("writing")
+            self.writer.recording(self._describe_process(reason))
+        except OSError as error:
+            self.writer.progress("unwritten", reason=str(error))
+        except Exception as error:  # no fault of the script's: it ends as it would, and the other side tells
+            self.writer.progress("broken", reason=f"{type(error).__name__}: {error}")
 
     def _describe_process(self, reason):
         from .recording import describe
@@ -292,8 +326,12 @@ class Watch:
 
 def _describe(kind, error, trace):
     frames = traceback.extract_tb(trace)
+    try:
+        message = str(error)
+    except Exception:
+        message = "(its message can't be told)"
     return {
         "type": f"{kind.__module__}.{kind.__qualname__}",
-        "message": str(error)[:8000],
+        "message": message[:8000],
         "frames": [(f.filename, f.lineno, f.name) for f in frames][-60:],
     }

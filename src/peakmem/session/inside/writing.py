@@ -32,8 +32,33 @@ class Writer:
             with open(path + ".part", "wb") as file:
                 pickle.dump(recording, file, protocol=4)
             os.replace(path + ".part", path)
-        except OSError as error:
+        except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(path + ".part")
-            self.progress("unwritten", reason=str(error))
             raise
+
+
+def plain(value):
+    """A value with nothing in it but exact dicts, lists, tuples, strings, bytes and numbers.
+
+    Names and sizes come from the script and its packages, whose strings and integers may be of classes of their own:
+    sizes are tensors while `torch.jit.trace` runs, and symbols while a graph is exported.
+    """
+    kind = type(value)
+    if kind in _EXACT:
+        return value
+    if kind in (list, tuple):
+        return kind(map(plain, value))
+    if kind is dict:
+        return {plain(key): plain(item) for key, item in value.items()}
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, (tuple, list)):
+        return tuple(map(plain, value))
+    try:
+        return float(value) if isinstance(value, float) else int(value)
+    except Exception:
+        return str(kind)
+
+
+_EXACT = frozenset((str, int, float, bool, bytes, type(None)))

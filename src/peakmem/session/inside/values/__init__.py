@@ -104,6 +104,8 @@ class Values:
             self._put_on()
 
     def _in_child(self) -> None:
+        if not self._started:  # the child may be the one that uses CUDA
+            self._pid = os.getpid()
         self._started = False
         remove(self._mode)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ def install(values: Values) -> None:
 
     register_optimizer_step_pre_hook(functools.partial(_before_step, values))
     register_optimizer_step_post_hook(functools.partial(_after_step, values))
+
+    _count_steps(values)
 
     checkpoint = torch.utils.checkpoint.checkpoint
 
@@ -74,6 +77,30 @@ def _step_aside_for_compiled_code(values: Values) -> None:
 
     __call__._peakmem = True  # type: ignore[attr-defined]
     context.__call__ = __call__
+
+
+def _count_steps(values: Values) -> None:
+    """A step counter on the device reads as 0.5 where it is not known.
+
+    It is there after a checkpoint was loaded onto the device, and optimizers divide by `1 - beta ** step`, or by
+    `1 - mu_product`, a number between 0 and 1 that NAdam keeps beside it.
+    """
+
+    def counted(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        @functools.wraps(original)
+        def get_value(x: Any) -> Any:
+            value = original(x)
+            if not torch.compiler.is_compiling() and isinstance(x, torch.Tensor) and x.is_cuda and value == 0:
+                values._mode.ledger.note("step counter of an optimizer on the device", "0.5")
+                return 0.5
+            return value
+
+        return get_value
+
+    # Each optimizer has the function under a name of its own module (PyTorch 2.14.1, torch/optim/optimizer.py).
+    for name, module in list(sys.modules.items()):
+        if name.startswith("torch.optim.") and hasattr(module, "_get_value"):
+            module._get_value = counted(module._get_value)  # type: ignore[attr-defined]
 
 
 def _followed(values: Values, function: Callable[..., Any]) -> Callable[..., Any]:
