@@ -51,6 +51,7 @@ def predict(
     offload_activations: bool = False,
     cudnn_benchmark: bool = False,
     deterministic: bool = False,
+    compile: bool = False,
     with_range: bool = True,
     timeout: float | None = None,
 ) -> Forecast:
@@ -77,7 +78,8 @@ def predict(
         activation: of dense networks.
         task: head of a Hugging Face model.
         checkpointing, accumulate, zero_grad, keep_gradients, clip, ema, lora, freeze, channels_last,
-        optimizer_in_backward, offload_activations, cudnn_benchmark, deterministic: see `workload.training.Training`.
+        optimizer_in_backward, offload_activations, cudnn_benchmark, deterministic, compile: settings, as in
+            `workload.training.Training`.
         with_range: whether convolutional models are run thrice, for the range of what cuDNN may take.
         timeout: seconds after which to give up.
 
@@ -100,6 +102,7 @@ def predict(
         offload_activations=offload_activations,
         cudnn_benchmark=cudnn_benchmark,
         deterministic=deterministic,
+        compile=compile,
     )
     shape = _shape(inputs)
     request = Request(

@@ -53,7 +53,7 @@ import click
 @click.option("--offload-activations", is_flag=True, help="Keep what backward needs in pinned host memory.")
 @click.option("--cudnn-benchmark", is_flag=True, help="torch.backends.cudnn.benchmark.")
 @click.option("--deterministic", is_flag=True, help="torch.use_deterministic_algorithms.")
-@click.option("--compile", is_flag=True, hidden=True)
+@click.option("--compile", is_flag=True, help="torch.compile of the model.")
 @click.option("--print-script", is_flag=True, help="Print the training script that would be run, and run nothing.")
 @click.option("--save-script", metavar="FILE", help="Keep the training script: it runs on a real GPU as it is.")
 @click.option("--gpu", metavar="NAME", help="The card: 4090, a100-80, t4, ... (peakmem gpus lists them). [A100 80GB]")

@@ -305,6 +305,10 @@ def _described(workload: Workload, training: Training, collected: _Collecting) -
     assumed = list(workload.assumed)
     if training.optimizer.name.startswith("paged"):
         assumed.append("states of a paged optimizer lie in managed memory, outside PyTorch's allocator: not counted")
+    if training.compile:
+        assumed.append(
+            "where Inductor's cache lacks the kernels, buffers of its benchmarks come on top in the first step"
+        )
     if assumed:
         described["assumed"] = "; ".join(assumed)
     return described

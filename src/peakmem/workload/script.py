@@ -159,14 +159,14 @@ class _Writer:
 
     def _switches(self) -> list[str]:
         training = self._training
-        lines = []
+        lines = ["torch.manual_seed(0)"]  # some models size tensors by chance
         if training.precision == "tf32":
             lines.append('torch.set_float32_matmul_precision("high")')
         if training.cudnn_benchmark:
             lines.append("torch.backends.cudnn.benchmark = True")
         if training.deterministic:
             lines.append("torch.use_deterministic_algorithms(True)")
-        return ["\n".join(lines)] if lines else []
+        return ["\n".join(lines)]
 
     def _model(self) -> list[str]:
         training, workload = self._training, self._workload
@@ -200,6 +200,8 @@ class _Writer:
                 "average = torch.optim.swa_utils.AveragedModel("
                 "model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.999))"
             )
+        if training.compile:
+            lines.append("model.compile()")
         lines.append(
             'print(f"parameters: {sum(p.numel() for p in model.parameters()):,}, '
             'trained: {sum(p.numel() for p in trained):,}")'

@@ -162,10 +162,9 @@ class Training:
                 "LBFGS runs the forward pass itself: no GradScaler, accumulation or clipping with it",
                 hint="another --optimizer, or --precision fp32",
             )
-        if self.compile:
+        if self.compile and self.optimizer_in_backward:
             raise PeakmemError(
-                "torch.compile is not offered here: Inductor's kernels are compiled for a card that is there",
-                hint="leave --compile out; a script that calls torch.compile can be tried with peakmem run",
+                "a compiled backward pass does not step parameters on its way", hint="leave --compile out"
             )
         self._check_packages()
 
@@ -210,6 +209,7 @@ class Training:
             "activations on the host": self.offload_activations,
             "cuDNN benchmark": self.cudnn_benchmark,
             "deterministic": self.deterministic,
+            "compiled": self.compile,
         }
         return ", ".join([str(self.optimizer), self.precision, *(text for text, there in said.items() if there)])
 

@@ -52,7 +52,7 @@ def test_what_is_no_optimizer_says_what_is(text, hint):
         {"clip": 0.0},
         {"precision": "fp8"},
         {"zero_grad": "never"},
-        {"compile": True},
+        {"compile": True, "optimizer_in_backward": True},
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings: dict[str, Any]):

@@ -80,6 +80,7 @@ def _check(training: Training) -> None:
         ("--ema", training.ema),
         ("--optimizer-in-backward", training.optimizer_in_backward),
         ("--offload-activations", training.offload_activations),
+        ("--compile", training.compile),
         ("--accumulate", training.accumulate > 1),
         ("--optimizer lbfgs", training.optimizer.name == "lbfgs"),
     ):
