@@ -146,11 +146,5 @@ class Trials:
             alloc_conf=self._plan.alloc_conf if trial.alloc_conf is None else trial.alloc_conf,
             question=question,
         )
-        card = Card(
-            name=device.name,
-            total=device.total_memory,
-            compute_capability=device.capability,
-            context=context,
-            context_error=error,
-        )
+        card = Card.of(device, context=context, context_error=error)
         return run, card

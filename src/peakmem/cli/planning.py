@@ -80,13 +80,7 @@ def plan_run(options: RunOptions) -> tuple[Run, Card]:
         question=question,
         timeout=options.timeout,
     )
-    card = Card(
-        name=device.name,
-        total=device.total_memory,
-        compute_capability=device.capability,
-        context=context,
-        context_error=error,
-    )
+    card = Card.of(device, context=context, context_error=error)
     return plan, card
 
 

@@ -30,6 +30,7 @@ from peakmem.trace.where import is_users_own
 
 if TYPE_CHECKING:
     from peakmem.trace.model import Trace
+    from peakmem.vgpu.catalogue import Device
 
 OUT_OF_MEMORY = ("torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError")
 
@@ -43,6 +44,17 @@ class Card:
     compute_capability: str
     context: int
     context_error: int
+
+    @classmethod
+    def of(cls, device: Device, *, context: int, context_error: int) -> Card:
+        """A device of the catalogue, with what the context takes of it and how far that may be off, in bytes."""
+        return cls(
+            name=device.name,
+            total=device.total_memory,
+            compute_capability=device.capability,
+            context=context,
+            context_error=context_error,
+        )
 
     @property
     def usable(self) -> int:

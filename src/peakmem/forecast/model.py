@@ -13,7 +13,7 @@ SCHEMA = "peakmem/forecast/1"
 Verdict = Literal["fits", "tight", "does_not_fit"]
 
 TIGHT_SHARE = 0.05
-"""A run that leaves less than this share of the usable memory is called tight (the issue's own limit of 5 %)."""
+"""A run that leaves less than this share of the card's memory is called tight."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -51,13 +51,6 @@ class Recorded:
         self._contexts: list[tuple[int, str, str]] = [tuple(row) for row in recording["contexts"]]
         self._step_ends = [step["end"] for step in recording["steps"]]
 
-    def peak_event(self, device: int = 0) -> int | None:
-        """Index of the event after which the most was allocated on a device; None without a log."""
-        mine = np.flatnonzero(self.events["device"] == device)
-        if not len(mine):
-            return None
-        return int(mine[np.argmax(self.events["allocated"][mine])])
-
     def step_of(self, event: int) -> int | None:
         """The training step in which an event happened; None after the last, or where there are none."""
         step = int(np.searchsorted(self._step_ends, event, side="right"))

@@ -103,11 +103,6 @@ class Device:
         """The shortest name that `find_device` takes for this card and no other."""
         return self.aliases[0]
 
-    @property
-    def memory_is_exact(self) -> bool:
-        """Whether `total_memory` was printed by such a card, or given by the user, to the byte."""
-        return self.total_memory_is in ("reported", "given")
-
     def as_dict(self) -> dict[str, Any]:
         """All fields, as JSON types; the compute capability as `"8.9"`."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}

@@ -83,7 +83,11 @@ class TorchFacts:
 
 
 def find_interpreter(python: str | os.PathLike[str] | None = None) -> Path:
-    """The interpreter to look at: the given one, else the one that `python` means to the user's shell, else our own."""
+    """The interpreter to look at: the given one, else the one that `python` means to the user's shell, else our own.
+
+    Raises:
+        PeakmemError: there is no interpreter of the given name.
+    """
     if python is None:
         environment = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX")
         candidate = Path(environment, "bin", "python") if environment else None

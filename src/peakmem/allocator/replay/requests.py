@@ -75,11 +75,6 @@ class Requests:
         sizes: Array = self.size[self.size > 0]
         return sizes
 
-    @property
-    def waits_for_streams(self) -> bool:
-        """Whether a block waits for another stream at some time."""
-        return bool(np.any(self.size == WAIT))
-
 
 def requests_of(trace: Trace, *, device: int | None = None) -> Requests:
     """What the program of a trace asked of the allocator.
