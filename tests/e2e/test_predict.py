@@ -183,3 +183,12 @@ def test_a_checkpoint(tmp_path):
         "held with states": f"{4 * parameters} bytes",
     }
     assert any("activations" in note for note in done.json["notes"])
+
+
+def test_the_range_of_a_model_with_checkpointing():
+    # The runs for the range are not recorded; they once ran each block again for every tensor that it keeps.
+    pytest.importorskip("timm")
+    done = run_peakmem("predict", "timm:vit_tiny_patch16_224", "--batch", "4", "--checkpointing", "--json", "-")
+    assert done.code == 0, done.err
+    span = done.json["convolution_range"]
+    assert max(span.values()) < 1.1 * min(span.values())
