@@ -98,7 +98,7 @@ OTHER_PYTHONS = list(filter(None, os.environ.get("PEAKMEM_OTHER_PYTHONS", "").sp
 @pytest.mark.slow
 @pytest.mark.parametrize("python", [sys.executable, *OTHER_PYTHONS])
 def test_a_3d_convolution_falls_off_its_cliff_at_362(python):
-    """Its input crosses 2^31 elements there (pytorch issue 95024): the unfolded copy takes 64 * 27 * 362 * 370 * 251 * 2 B.
+    """Its input crosses 2^31 elements there (pytorch issue 95024): the unfolded copy takes 64*27*362*370*251*2 B.
 
     From cuDNN 9.3 on PyTorch leaves such convolutions to cuDNN (2.14.1, aten/src/ATen/native/Convolution.cpp).
     """
