@@ -147,3 +147,22 @@ def test_the_logits_of_a_large_vocabulary_are_found():
     assert logits and logits[0] / gib == pytest.approx(19.57, abs=0.1)
     inputs = sum(h["bytes"] for h in holders if h["shape"] == [81920, 4096] and h["role"] == "activation")
     assert inputs / gib == pytest.approx(20.0, abs=1.3)  # with the input of the head, another 0.6 GiB each
+
+
+def test_scenarios_of_a_model():
+    """mmsegmentation issue 2144 (validation is larger), transformers issue 22123 (resuming needs more)."""
+    done = run_peakmem(
+        "scenarios", "--gpu", "a100-80", "--json", "-", "dense:1000-4000-4000-10", "--batch", "64",
+        "--eval-batch", "65536", "--last-batch", "3", timeout=600,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    rows = {row["key"]: row for row in done.json["results"]}
+    assert all(row["fits"] for row in rows.values())
+    steady, evaluation = rows["steady_step"]["allocated"], rows["evaluation"]["allocated"]
+    assert evaluation > 2 * steady
+    assert rows["first_step"]["allocated"] < steady
+    parameters = 4 * (1000 * 4000 + 4000 * 4000 + 4000 * 10 + 8010)
+    loaded_too = rows["resume"]["allocated"] - steady
+    assert loaded_too == pytest.approx(parameters, rel=0.1), "the loaded parameters are held beside the model's own"
+    assert rows["resume_cpu"]["allocated"] == pytest.approx(steady, rel=0.01)
+    assert rows["last_batch"]["allocated"] <= steady <= rows["kept_graph"]["allocated"]

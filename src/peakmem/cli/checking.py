@@ -82,7 +82,7 @@ def _made(options: dict[str, Any], subject: Subject) -> Made:
         where = f" at {error.line}" if error.line else ""
         raise PeakmemError(
             f"the script failed{where}: {error.type}: {error.message}",
-            hint="\n".join(made.ended.last_lines[-12:]),
+            hint="peakmem run on the same command shows what the script printed",
             exit_code=ExitCode.SCRIPT_FAILED,
         )
     return made

@@ -16,6 +16,7 @@ _COMMANDS = {
     "predict": ("predict", "Say what training a model takes, from its name and a batch size."),
     "solve": ("solve", "Find the largest batch (or any number) that fits, or the smallest card."),
     "advise": ("advise", "Find changes that make a run fit, each verified by running it."),
+    "scenarios": ("scenarios", "Compare first step, evaluation, saving, resuming, ... of a model."),
     "check": ("check", "Check a run against a memory budget and an accepted run, for CI."),
     "report": ("report", "Draw a trace as one HTML page."),
     "diff": ("diff", "Say what grew between two traces or forecasts."),

@@ -83,7 +83,9 @@ class _Runs:
             trained = trials.forecast(Trial(command=self._first, limited=False))
             if trained.error is not None:
                 raise PeakmemError(f"the model can't be trained: {trained.error.type}: {trained.error.message}")
-            self.rows += _training_rows(trained, self.device)
+            first = Trial(command=self._first, limited=False)
+            training = [self._under_pressure(row, first, trials) for row in _training_rows(trained, self.device)]
+            self.rows = list(training)
             reason = self._no_room_for(trained)
             order = [script for script in scripts if not script.needs_checkpoint]
             order += [script for script in scripts if script.needs_checkpoint]
@@ -99,7 +101,7 @@ class _Runs:
                     part = [script for script in part if script not in skipped]
                 made |= self._made(part, trials)
                 known = [made[script.key] for script in scripts if script.key in made]
-                self.rows = [*_training_rows(trained, self.device), *known]
+                self.rows = [*training, *known]
 
     def _made(self, scripts: Sequence[ScenarioScript], trials: Trials) -> dict[str, Scenario]:
         printed: dict[str, list[str]] = {script.key: [] for script in scripts}
@@ -107,10 +109,20 @@ class _Runs:
             Trial(command=self._written(script.key, script.text), limited=False, on_line=printed[script.key].append)
             for script in scripts
         ]
-        return {
-            script.key: _row(script, forecast, printed[script.key], self.device)
-            for script, forecast in zip(scripts, trials.forecasts(runs), strict=True)
-        }
+        rows = {}
+        for script, run, forecast in zip(scripts, runs, trials.forecasts(runs), strict=True):
+            row = _row(script, forecast, printed[script.key], self.device)
+            rows[script.key] = self._under_pressure(row, run, trials)
+        return rows
+
+    def _under_pressure(self, row: Scenario, run: Trial, trials: Trials) -> Scenario:
+        """The row, run again on the card itself where giving cached memory back may be enough."""
+        if row.fits is not False or row.allocated is None or row.allocated > trials.usable():
+            return row
+        [made] = trials.forecasts([replace(run, limited=True)])
+        fits = not isinstance(made, PeakmemError) and made.error is None and made.verdict != "does_not_fit"
+        remark = "; ".join(part for part in ("fits if cached memory is given back", row.remark) if part)
+        return replace(row, fits=True, remark=remark) if fits else row
 
     def _no_room_for(self, trained: Forecast) -> str:
         """Why no checkpoint can be written; empty if it can."""
