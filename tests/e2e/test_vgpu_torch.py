@@ -198,14 +198,21 @@ pynvml.nvmlInit()
 handle = pynvml.nvmlDeviceGetHandleByIndex(0)
 memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
 name = pynvml.nvmlDeviceGetName(handle)
-agree = torch.cuda.mem_get_info() == (memory.free, memory.total)
+free, total = torch.cuda.mem_get_info()
+kept_back = memory.total - total
+agree = free == memory.free
 same_name = name == torch.cuda.get_device_name()
-print(json.dumps([agree, memory.used, torch.cuda.device_memory_used(), same_name, torch.cuda.utilization(),
+print(json.dumps([agree, kept_back, memory.used, torch.cuda.device_memory_used(), same_name, torch.cuda.utilization(),
                   torch.cuda.temperature()]))
 """
-    agree, used, same_used, same_name, utilization, temperature = answer(run(code, options=Options(context=2**20)))
+    agree, kept_back, used, same_used, same_name, utilization, temperature = answer(
+        run(code, options=Options(context=2**20))
+    )
     assert agree
-    assert used == same_used == 2**28 + 2**20
+    device = find_device("a100-80")
+    assert device.smi_memory is not None
+    assert kept_back == device.smi_memory - device.total_memory  # as on the card, where NVML counts what CUDA does not
+    assert used == same_used == 2**28 + 2**20 + kept_back
     assert same_name
     assert (utilization, temperature) == (0, 30)
 

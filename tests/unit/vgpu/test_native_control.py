@@ -175,6 +175,25 @@ result = [out.value.decode(), total, *numbers, out.raw[end] == 0xee, out.raw[end
         assert found == ["Card", 12345, 8, 9, 46, 1536, True, True]
 
 
+def test_nvml_counts_what_the_driver_keeps_back(native: Native) -> None:
+    code = """
+malloc(100 * MIB)
+handle = ctypes.c_void_p()
+gpu.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle))
+first = (ctypes.c_ulonglong * 3)()
+gpu.nvmlDeviceGetMemoryInfo(handle, first)
+second = (ctypes.c_ulonglong * 5)(2 << 24 | 40)
+gpu.nvmlDeviceGetMemoryInfo_v2(handle, second)
+result = [list(first), list(second)[1:], memory()]
+"""
+    kept = 24 * 2**20
+    first, second, (_, free, total) = native(code, total_memory=2**30, smi_memory=2**30 + kept)
+    used = 100 * 2**20
+    assert (free, total) == (2**30 - used, 2**30)  # CUDA's own figures leave it out
+    assert first == [total + kept, free, used + kept]
+    assert second == [total + kept, kept, free, used]
+
+
 def test_nvml_and_the_runtime_agree_on_memory_and_identity(native: Native) -> None:
     code = """
 import struct

@@ -38,6 +38,7 @@ Config load() {
   read("PEAKMEM_VGPU_COUNT", &c.count);
   if (c.count < 0) c.count = 0;
   read("PEAKMEM_VGPU_TOTAL_MEMORY", &c.total);
+  read("PEAKMEM_VGPU_SMI_MEMORY", &c.smi_total);
   c.capacity = c.total;
   read("PEAKMEM_VGPU_CAPACITY", &c.capacity);
   read("PEAKMEM_VGPU_CONTEXT", &c.context);

@@ -14,6 +14,7 @@ struct Config {
   int multiprocessors = 108;
   int count = 1;
   size_t total = (size_t)16 << 30;     // bytes, what a program is told
+  size_t smi_total = 0;                // bytes, the total that NVML gives, what the driver keeps back included; 0: total
   size_t capacity = (size_t)16 << 30;  // bytes, what can be handed out
   size_t context = 0;                  // bytes of the capacity that the context takes
   int l2 = 40 << 20;

@@ -35,6 +35,11 @@ int uuid(int index, char *out, unsigned n) {
 struct MemoryFigures {
   unsigned long long total, free, used;
 };
+// What the driver keeps back: NVML's total counts it, CUDA's does not.
+unsigned long long kept_back() {
+  const Config &c = config();
+  return c.smi_total > c.total ? c.smi_total - c.total : 0;
+}
 // The same figures as cudaMemGetInfo.
 MemoryFigures figures(Handle h) {
   const Config &c = config();
@@ -102,15 +107,20 @@ API int nvmlDeviceGetCudaComputeCapability(Handle, int *major, int *minor) {
   *minor = config().capability % 10;
   return kNvmlSuccess;
 }
-API int nvmlDeviceGetMemoryInfo(Handle h, MemoryFigures *out) { return *out = figures(h), kNvmlSuccess; }
+// What is kept back counts as used here; the second version of the call gives it apart.
+API int nvmlDeviceGetMemoryInfo(Handle h, MemoryFigures *out) {
+  MemoryFigures m = figures(h);
+  *out = {m.total + kept_back(), m.free, m.used + kept_back()};
+  return kNvmlSuccess;
+}
 struct MemoryInfo2 {
   unsigned version;
   unsigned long long total, reserved, free, used;
 };
 API int nvmlDeviceGetMemoryInfo_v2(Handle h, MemoryInfo2 *out) {
   MemoryFigures m = figures(h);
-  out->total = m.total;
-  out->reserved = 0;
+  out->total = m.total + kept_back();
+  out->reserved = kept_back();
   out->free = m.free;
   out->used = m.used;
   return kNvmlSuccess;
