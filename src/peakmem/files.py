@@ -108,8 +108,23 @@ def to_json(value: object) -> bytes:
     """A value (dataclasses, dicts, lists) as indented JSON, UTF-8, with a line end; lists of integers take one line."""
     import msgspec
 
-    text = msgspec.json.format(msgspec.json.encode(value), indent=2)
+    try:
+        content = msgspec.json.encode(value)
+    except UnicodeEncodeError:  # names of files, and what a script says, need not be Unicode
+        content = msgspec.json.encode(_unicode(msgspec.to_builtins(value)))
+    text = msgspec.json.format(content, indent=2)
     return _NUMBERS.sub(lambda found: b"[" + b", ".join(map(bytes.strip, found[1].split(b","))) + b"]", text) + b"\n"
+
+
+def _unicode(value: object) -> object:
+    """The same with a question mark for each character that UTF-8 does not have."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list | tuple):
+        return [_unicode(item) for item in value]
+    if isinstance(value, dict):
+        return {_unicode(key): _unicode(item) for key, item in value.items()}
+    return value
 
 
 def write_json(value: object, target: str | Path, *, force: bool = False) -> None:

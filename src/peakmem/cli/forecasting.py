@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 from peakmem.allocator.replay import Replayer
 from peakmem.forecast.build import Card, build_forecast, failed_for_memory, has_convolutions, used_cudnn
 from peakmem.forecast.model import Forecast, Range
-from peakmem.session.failing import nothing_seen
+from peakmem.session.failing import nothing_seen, tell_untold_error
 from peakmem.session.launching import Run, alloc_conf_in_force, launch
 from peakmem.session.running import Ended
 from peakmem.trace.model import Trace
@@ -83,7 +84,7 @@ def make_forecast(
     if used_cudnn(recorded.recording):
         context, error = context_with(("cublas", "cudnn"))
         plan, card = replace(plan, context=context), replace(card, context=context, context_error=error)
-        if _reserved(recorded) > card.usable:
+        if _reserved(recorded) > card.usable and not ended.interrupted:
             progress.say("cuDNN takes memory of its own; running again with what it leaves")
             ended = launch(plan, limited=True, on_progress=progress.line)
             recorded = _recorded(ended, plan)
@@ -91,15 +92,19 @@ def make_forecast(
     if failed_for_memory(recorded.recording) and not ended.interrupted:
         progress.say("it does not fit; running again without a limit, to say how much it needs")
         again = launch(plan, limited=False, on_progress=progress.line)
-        without_limit = _recorded(again, plan)
+        if not again.interrupted or again.outcome.recordings:
+            without_limit = _recorded(again, plan)
         ended = replace(ended, interrupted=again.interrupted)
     alloc_conf = alloc_conf_in_force(plan)
     recording = (without_limit or recorded).recording
     trace = read_recording(recording, capacity=card.total, context=card.context, alloc_conf=alloc_conf)
     floor = None
-    if without_limit is not None and trace is not None:
+    if without_limit is not None and trace is not None and not ended.interrupted:
         progress.say("looking for the smallest memory that works")
-        floor = _floor(plan, card, trace, reserved=_reserved(without_limit))
+        try:
+            floor = _floor(plan, card, trace, reserved=_reserved(without_limit))
+        except KeyboardInterrupt:
+            ended = replace(ended, interrupted=True)
     forecast = build_forecast(
         recorded,
         card=card,
@@ -116,16 +121,23 @@ def make_forecast(
         forecast = replace(forecast, error=None, notes=(f"{how}: this is what was seen until then", *forecast.notes))
     if has_convolutions(recorded.recording) and with_range and not (ended.interrupted or forecast.error):
         progress.say("convolutions: running with the other plans, for the range")
-        forecast = replace(forecast, convolution_range=_range(plan, forecast))
+        try:
+            forecast = replace(forecast, convolution_range=_range(plan, forecast))
+        except KeyboardInterrupt:
+            ended = replace(ended, interrupted=True)
+            note = "interrupted before the runs with other convolution plans ended: the result has no range"
+            forecast = replace(forecast, notes=(note, *forecast.notes))
     forecast = replace(forecast, seconds=round(time.monotonic() - started, 2))
     return Made(forecast=forecast, ended=ended, recording=recording, trace=trace)
 
 
 def _recorded(ended: Ended, plan: Run) -> Recorded:
     recording = ended.outcome.main()
-    if recording is not None:
-        return Recorded(recording)
-    raise nothing_seen(ended, plan)
+    if recording is None:
+        raise nothing_seen(ended, plan)
+    if not (ended.interrupted or ended.timed_out):
+        tell_untold_error(recording, ended.exit_code)
+    return Recorded(recording)
 
 
 def _reserved(recorded: Recorded) -> int:
@@ -156,11 +168,17 @@ def _range(plan: Run, forecast: Forecast) -> Range:
     if plan.question.steps == "all" or not forecast.steps:
         question = replace(question, steps="all")
 
+    stop = threading.Event()
+
     def reserved(kind: str) -> int:
-        other = launch(replace(plan, cudnn=kind, question=question), limited=False)
+        other = launch(replace(plan, cudnn=kind, question=question), limited=False, stop=stop)
         return _reserved(_recorded(other, plan))
 
     with ThreadPoolExecutor(2) as pool:
-        values = dict(zip(others, pool.map(reserved, others), strict=True))
+        try:
+            values = dict(zip(others, pool.map(reserved, others), strict=True))
+        except BaseException:
+            stop.set()
+            raise
     values[plan.cudnn] = forecast.peak.reserved
     return Range(least=values["least"], likely=values["likely"], own=values["own"])

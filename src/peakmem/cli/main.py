@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import io
+import os
 import sys
-from typing import Any
+from typing import Any, TextIO, cast
 
 import click
+from click.utils import PacifyFlushWrapper
 
 from peakmem import __version__
-from peakmem.errors import PeakmemError
+from peakmem.errors import ExitCode, PeakmemError
 
+BROKEN_PIPE = 141
+"""As a shell tells of SIGPIPE (128 + 13)."""
+FAULT = 70
+"""EX_SOFTWARE of sysexits.h: peakmem itself failed."""
 _COMMANDS = {
     "run": ("run", "Run a training script on a virtual GPU and say what it takes."),
     "predict": ("predict", "Say what training a model takes, from its name and a batch size."),
@@ -59,11 +66,51 @@ class _LazyGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run, and end with the exit code of the command, whatever happened."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):  # no character that a terminal does not have is worth an error
+                stream.reconfigure(errors="replace")
         try:
-            return super().main(*args, **{**kwargs, "standalone_mode": True})
+            code = super().main(*args, **{**kwargs, "standalone_mode": False})
         except PeakmemError as error:
             report_error(error)
-            sys.exit(error.exit_code)
+            code = error.exit_code
+        except click.Abort:
+            click.echo("peakmem: interrupted", err=True)
+            code = ExitCode.INTERRUPTED
+        except click.ClickException as error:
+            error.show()
+            code = error.exit_code
+        except Exception as error:
+            # An exit code of 1 would say that a run does not fit.
+            if os.environ.get("PEAKMEM_DEBUG"):
+                raise
+            report_error(_fault(error))
+            code = FAULT
+        sys.exit(code)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click does, but a reader that went away is no verdict."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            sys.stdout = cast(TextIO, PacifyFlushWrapper(sys.stdout))  # type: ignore[operator]
+            sys.stderr = cast(TextIO, PacifyFlushWrapper(sys.stderr))
+            ctx.exit(BROKEN_PIPE)
+
+
+def _fault(error: Exception) -> PeakmemError:
+    """An error that nobody foresaw, in the words for one."""
+    import traceback
+
+    if isinstance(error, OSError) and error.errno is not None:
+        where = f" ({error.filename})" if error.filename is not None else ""
+        return PeakmemError(f"{error.strerror}{where}", hint="PEAKMEM_DEBUG=1 shows where")
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return PeakmemError(
+        f"a fault of peakmem's own, sorry: {type(error).__name__}: {error} ({last.filename}:{last.lineno})",
+        hint="please report it; PEAKMEM_DEBUG=1 shows the traceback",
+    )
 
 
 def report_error(error: PeakmemError) -> None:

@@ -10,7 +10,7 @@ from peakmem.forecast.build import Card
 from peakmem.session.command import interpreter, resolve
 from peakmem.session.launching import Run, check_assumptions
 from peakmem.session.running import Question
-from peakmem.units import parse_size
+from peakmem.units import format_size, parse_size
 from peakmem.vgpu.catalogue import Device, custom_device, find_device
 from peakmem.vgpu.context import estimate_context
 from peakmem.vgpu.probe import TorchFacts, probe
@@ -51,6 +51,8 @@ def plan_run(options: RunOptions) -> tuple[Run, Card]:
     """
     command = resolve(options.command, module=options.module)
     check_assumptions(options.assume)
+    if options.timeout is not None and not options.timeout > 0:
+        raise PeakmemError(f"--timeout {options.timeout:g} is no time", hint="--timeout 600: seconds, more than 0")
     device = find_device(options.gpu or DEFAULT_GPU)
     if options.memory is not None:
         device = custom_device(
@@ -60,7 +62,7 @@ def plan_run(options: RunOptions) -> tuple[Run, Card]:
     context, error = estimate(options, device, facts, ("cublas",))
     if context >= device.total_memory:
         raise PeakmemError(
-            f"a card of {options.memory} has no room beside the CUDA context ({context:,} bytes)",
+            f"a card of {format_size(device.total_memory)} has no room beside the CUDA context ({context:,} bytes)",
             hint="give more --memory, or a smaller --context",
         )
     question = Question(
@@ -105,7 +107,7 @@ def _checked_changes(changes: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _steps(text: str) -> str:
-    if text in ("auto", "all") or (text.isdigit() and int(text) > 0):
+    if text in ("auto", "all") or (text.isdecimal() and int(text) > 0):
         return text
     raise PeakmemError(
         f"--steps {text} is neither a number of steps nor auto nor all", hint="--steps 5, or --steps all"

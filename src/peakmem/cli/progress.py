@@ -28,9 +28,12 @@ class RunProgress:
         self._console = Console(stderr=True, highlight=False)
         self._show = output == "show"
         self._file: IO[str] | None = None
+        self._lost = ""
         if output not in ("hide", "show"):
+            if any(Path(output).resolve() == Path(word).resolve() for word in command if _is_file(word)):
+                raise PeakmemError(f"the output would take the place of {output}", hint="give another name")
             try:
-                self._file = Path(output).open("w", encoding="utf-8")  # noqa: SIM115 - closed by __exit__
+                self._file = Path(output).open("w", encoding="utf-8", errors="replace")  # noqa: SIM115 - see __exit__
             except OSError as error:
                 raise PeakmemError(
                     f"the output can't go to {output}: {error.strerror}", hint="--output hide, show or a file"
@@ -49,7 +52,12 @@ class RunProgress:
     ) -> None:
         self._status.stop()
         if self._file is not None:
-            self._file.close()
+            try:
+                self._file.close()
+            except OSError as problem:
+                self._lost = self._lost or problem.strerror or str(problem)
+        if self._lost:
+            self._console.print(f"the script's output could not be kept: {self._lost}", markup=False)
 
     def say(self, text: str) -> None:
         """Show what is being done."""
@@ -73,6 +81,17 @@ class RunProgress:
     def printed(self, line: str) -> None:
         """Take a line that the script printed."""
         if self._file is not None:
-            self._file.write(line + "\n")
+            if not self._lost:  # the script must not wait for a reader that gave up
+                try:
+                    self._file.write(line + "\n")
+                except OSError as problem:
+                    self._lost = problem.strerror or str(problem)
         elif self._show:
             self._console.print(f"[dim]│[/dim] {escape(line)}", soft_wrap=True)
+
+
+def _is_file(word: str) -> bool:
+    try:
+        return Path(word).is_file()
+    except (OSError, ValueError):  # `python -c` takes a whole program as a word
+        return False

@@ -152,6 +152,8 @@ def failed_for_memory(recording: dict[str, Any]) -> bool:
     if recording["oom"] is None or error is None:
         return False
     # Frameworks wrap the error in one of their own; the text survives.
+    if error.get("memory"):
+        return True
     return error["type"] in OUT_OF_MEMORY or "out of memory" in error["message"].lower()
 
 

@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from peakmem.errors import ExitCode, PeakmemError
 from peakmem.session.launching import Run
 from peakmem.session.running import Ended
+from peakmem.trace.recorded import EVENT
+
+
+def tell_untold_error(recording: dict[str, Any], exit_code: int) -> None:
+    """Put it down as the script's error that it ran out of memory, where it kept the error to itself.
+
+    Scripts catch the error, say something and end with an exit code of their own, and processes that `multiprocessing`
+    started print theirs. It was the end of the script if nothing was taken from the card any more.
+    """
+    oom = recording["oom"]
+    if oom is None or recording["error"] is not None or not exit_code or recording["reason"] != "end":
+        return
+    events = np.frombuffer(recording["events"], dtype=EVENT)
+    if (events["size"][int(oom["event"]) :] > 0).any():
+        return
+    recording["error"] = {
+        "type": "torch.OutOfMemoryError",
+        "message": f"CUDA out of memory; the script caught it and ended with exit code {exit_code}",
+        "frames": oom["stack"],
+    }
 
 
 def nothing_seen(ended: Ended, run: Run) -> PeakmemError:

@@ -334,4 +334,14 @@ def _describe(kind, error, trace):
         "type": f"{kind.__module__}.{kind.__qualname__}",
         "message": message[:8000],
         "frames": [(f.filename, f.lineno, f.name) for f in frames][-60:],
+        "memory": any("OutOfMemoryError" in type(cause).__name__ for cause in _chain(error)),
     }
+
+
+def _chain(error):
+    """An error and those that it came from, innermost last."""
+    for _ in range(50):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or error.__context__

@@ -21,7 +21,7 @@ from .reads import Reads
 from .stack import insert_below, remove
 
 _DEBUG = "PEAKMEM_VALUES_DEBUG" in os.environ
-_PLAIN_TYPES = (Tensor, torch.nn.Parameter)
+_NO_DISPATCH = torch._C._disabled_torch_dispatch_impl
 
 
 class Unknown(Exception):  # noqa: N818 - not an error
@@ -53,7 +53,8 @@ class ValueMode(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         for kind in types:
-            if kind not in _PLAIN_TYPES:
+            # Subclasses without a dispatch of their own (lazy parameters, images with a kind) are plain tensors here.
+            if kind.__torch_dispatch__ is not _NO_DISPATCH:
                 if hasattr(kind, "_mode_key"):
                     # Tensors of modes that PyTorch keeps below all others (FakeTensorMode): that mode comes next.
                     return func(*args, **(kwargs or {}))
