@@ -6,7 +6,7 @@ import importlib
 import io
 import os
 import sys
-from typing import Any, TextIO, cast
+from typing import Any, cast
 
 import click
 from click.utils import PacifyFlushWrapper
@@ -94,8 +94,8 @@ class _LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            sys.stdout = cast(TextIO, PacifyFlushWrapper(sys.stdout))  # type: ignore[operator]
-            sys.stderr = cast(TextIO, PacifyFlushWrapper(sys.stderr))
+            wrapper = cast(Any, PacifyFlushWrapper)
+            sys.stdout, sys.stderr = wrapper(sys.stdout), wrapper(sys.stderr)
             ctx.exit(BROKEN_PIPE)
 
 
