@@ -31,8 +31,12 @@ def atomic_write(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
         PeakmemError: the file exists and `force` is false, or it can't be written.
     """
     path = Path(path)
+    if _is_stream(path):
+        with _open_stream(path) as stream:
+            yield stream
+        return
     if path.exists() and not force:
-        raise PeakmemError(f"{path} exists already", hint="give another name, or --force to replace it")
+        raise _exists(path)
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     except OSError as error:
@@ -61,28 +65,49 @@ def _place_new(part: Path, path: Path) -> None:
     try:
         os.link(part, path)
     except FileExistsError as error:
-        raise PeakmemError(f"{path} exists already", hint="give another name, or --force to replace it") from error
+        raise _exists(path) from error
     except OSError:  # no hard links here (FAT, some network file systems)
         part.replace(path)
         return
     part.unlink()
 
 
+def _is_stream(path: Path) -> bool:
+    """Whether a path is a device or a pipe: written to as it stands, never replaced by a file."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _open_stream(path: Path) -> IO[bytes]:
+    try:
+        return path.open("wb")
+    except OSError as error:
+        raise PeakmemError(f"{path} can't be written: {error.strerror}", hint="choose another place") from error
+
+
+def _exists(path: Path) -> PeakmemError:
+    return PeakmemError(f"{path} exists already", hint="give another name, or --force to replace it")
+
+
 def check_writable(target: str | Path, *, force: bool) -> None:
-    """Raise a PeakmemError if `target` could not be written later: told before a long run, not after it.
+    """Look whether `target` can be written later: told before a long run, not after it.
 
     Args:
         target: a file; "-" is standard output.
         force: whether an existing file may be replaced.
+
+    Raises:
+        PeakmemError: it can't, or it exists and `force` is false.
     """
     if str(target) == "-":
         return
     path = Path(target)
+    if _is_stream(path):
+        return
     folder = path.absolute().parent
     if path.is_dir():
         raise PeakmemError(f"{path} is a folder", hint="give the name of a file")
     if path.exists() and not force:
-        raise PeakmemError(f"{path} exists already", hint="give another name, or --force to replace it")
+        raise _exists(path)
     if not folder.is_dir():
         raise PeakmemError(f"there is no folder {folder}", hint="make it first, or give another name")
     if not os.access(folder, os.W_OK):
