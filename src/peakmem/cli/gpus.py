@@ -47,11 +47,11 @@ def _print(found: Sequence[Device]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from peakmem.cli.plain import trimmed
+    from peakmem.cli.piped import PipedConsole
 
     console = Console(highlight=False)
     if not console.is_terminal:
-        console = Console(highlight=False, file=trimmed(), width=console.width)
+        console = PipedConsole(width=console.width)
     console.print(_table(found, width=console.width))
     kinds = {device.total_memory_is for device in found}
     notes = []

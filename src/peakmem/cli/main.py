@@ -6,10 +6,9 @@ import importlib
 import io
 import os
 import sys
-from typing import Any, cast
+from typing import Any
 
 import click
-from click.utils import PacifyFlushWrapper
 
 from peakmem import __version__
 from peakmem.errors import ExitCode, PeakmemError
@@ -94,8 +93,8 @@ class _LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            wrapper = cast(Any, PacifyFlushWrapper)
-            sys.stdout, sys.stderr = wrapper(sys.stdout), wrapper(sys.stderr)
+            # What is left in the buffer is flushed when Python ends; there it must not fail again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(BROKEN_PIPE)
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-import sys
 import textwrap
-from io import TextIOBase
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,33 +15,12 @@ def text_console(*, to_stderr: bool = False) -> Console:
     """A console as wide as the terminal, at most 100 columns; 80 where there is none."""
     from rich.console import Console
 
+    from peakmem.cli.piped import PipedConsole
+
     probe = Console(stderr=to_stderr, highlight=False)
     if probe.is_terminal:
         return Console(stderr=to_stderr, highlight=False, width=min(probe.width, 100), soft_wrap=False)
-    return Console(file=trimmed(to_stderr=to_stderr), highlight=False, width=WIDTH_WHEN_PIPED, soft_wrap=False)
-
-
-def trimmed(*, to_stderr: bool = False) -> TextIO:
-    """Standard output or error, without the blanks that tables put at the ends of lines."""
-    return cast("TextIO", _Trimmed(sys.stderr if to_stderr else sys.stdout))
-
-
-class _Trimmed(TextIOBase):
-    """Passes text on; rich writes whole lines at a time, so blanks and what ends them come together."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return self._stream.encoding
-
-    def write(self, text: str) -> int:
-        self._stream.write(re.sub(r" +$", "", text, flags=re.MULTILINE))
-        return len(text)
-
-    def flush(self) -> None:
-        self._stream.flush()
+    return PipedConsole(to_stderr=to_stderr, width=WIDTH_WHEN_PIPED)
 
 
 def item(console: Console, label: str, text: str, *, style: str = "", hint: str = "", indent: int = 12) -> None:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import ast
+import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -11,6 +14,7 @@ from click.testing import CliRunner
 from peakmem.cli import main
 from peakmem.cli.main import peakmem
 
+ROOT = Path(__file__).parents[3]
 COMMANDS = peakmem.list_commands(click.Context(peakmem))
 
 
@@ -100,3 +104,28 @@ finally:
     loaded = set(ast.literal_eval(done.stdout.splitlines()[-1]))
     assert "click" in loaded
     assert not loaded & {"torch", "numpy", "rich", "msgspec", "jinja2", "psutil"}
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name
+)
+def test_pages_name_only_commands_that_there_are(page: Path) -> None:
+    named = re.findall(r"(?:^|`|\$ |^ {4})peakmem ([a-z]+)\b", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert set(named) <= set(COMMANDS)
+
+
+def test_the_first_page_of_the_project_names_every_command_that_asks_something() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    set_aside = {"import", "export"}  # of the trace file's own page
+    assert not [name for name in COMMANDS if f"peakmem {name}" not in readme and name not in set_aside]
+
+
+def test_a_reader_that_goes_away_is_no_verdict() -> None:
+    # Standard output is a pipe that nobody reads any more.
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "peakmem", "gpus"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert done.returncode == main.BROKEN_PIPE
+    assert done.stderr == ""
