@@ -94,7 +94,7 @@ class _LazyGroup(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError:
             sys.stdout = cast(TextIO, PacifyFlushWrapper(sys.stdout))  # type: ignore[operator]
-            sys.stderr = cast(TextIO, PacifyFlushWrapper(sys.stderr))
+            sys.stderr = cast(TextIO, PacifyFlushWrapper(sys.stderr))  # type: ignore[operator]
             ctx.exit(BROKEN_PIPE)
 
 
