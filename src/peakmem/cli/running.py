@@ -11,7 +11,7 @@ from peakmem.cli.forecasting import Made, make_forecast
 from peakmem.cli.plain import text_console
 from peakmem.cli.planning import RunOptions, estimate, plan_run
 from peakmem.cli.progress import RunProgress
-from peakmem.errors import ExitCode
+from peakmem.errors import ExitCode, PeakmemError
 from peakmem.files import check_writable, write_json
 from peakmem.forecast.explain import explain
 from peakmem.forecast.model import Forecast
@@ -46,17 +46,28 @@ def run(options: RunOptions) -> int:
             progress=progress,
             started=started,
         )
-    if options.save_target is not None and made.trace is not None:
-        write_trace(made.trace, options.save_target, force=options.force)
     _report(made.forecast, made.ended, options)
     if options.explain:
         _explain(made, text_console(to_stderr=options.json_target == "-"))
+    _write(made, options)
     return exit_code(made.forecast, made.ended)
 
 
-def _report(forecast: Forecast, ended: Ended, options: RunOptions) -> None:
+def _write(made: Made, options: RunOptions) -> None:
+    """Write what was asked for, after the report: it is not lost if a disk is full, nor is one file for the other."""
+    problem = None
     if options.json_target is not None:
-        write_json(forecast, options.json_target, force=options.force)
+        try:
+            write_json(made.forecast, options.json_target, force=options.force)
+        except PeakmemError as error:
+            problem = error
+    if options.save_target is not None and made.trace is not None:
+        write_trace(made.trace, options.save_target, force=options.force)
+    if problem is not None:
+        raise problem
+
+
+def _report(forecast: Forecast, ended: Ended, options: RunOptions) -> None:
     screen = text_console(to_stderr=options.json_target == "-")
     print_forecast(forecast, screen)
     if options.output not in ("hide", "show"):

@@ -53,7 +53,10 @@ class ModuleTracker:
         def __call__(self, *args, **kwargs):
             root = getattr(threads, "root", None)
             if root is not None:
-                name = name_of(root, self)
+                try:
+                    name = name_of(root, self)
+                except Exception:
+                    name = type(self).__name__
                 before = enter("module", name)
                 try:
                     result = original(self, *args, **kwargs)
@@ -62,7 +65,10 @@ class ModuleTracker:
                 if tracker.layers_open:
                     tracker._layer(self, name, result)
                 return result
-            root, name = tracker._root_of(self)
+            try:
+                root, name = tracker._root_of(self)
+            except Exception:  # of a module with listings of its own
+                root, name = self, type(self).__name__
             threads.root = root
             before = enter("module", name)
             try:
