@@ -127,12 +127,24 @@ def test_the_foreach_implementation_holds_about_one_more_copy_of_the_parameters(
     assert peaks["loop"] < peaks["foreach"]
 
 
-def test_gradients_dropped_after_the_step_are_not_there_in_the_forward_pass():
-    words = ("predict", "dense:4096-4096-4096-4096-10", "--batch", "16384", "--gpu", "a100-80", "--json", "-")
-    late = run_peakmem(*words, "--zero-grad", "backward").json["peak"]["allocated"]
-    early = run_peakmem(*words, "--zero-grad", "end").json["peak"]["allocated"]
-    gradients = 4 * (3 * 4096**2 + 4096 * 10 + 3 * 4096 + 10)
-    assert late - early == pytest.approx(gradients, rel=0.1)
+SCRATCH = """
+import torch
+model = torch.nn.Linear(8192, 8192, device="cuda")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(4):
+    x = torch.randn(4, 8192, device="cuda")
+    torch.empty(2**30, dtype=torch.uint8, device="cuda")
+    loss = model(x).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+"""Its forward pass needs the most, with the gradients of the step before still there."""
+
+
+def test_gradients_dropped_after_the_step_are_not_there_in_the_forward_pass(script):
+    late, early = (peak(*words, script(SCRATCH))["peak"]["allocated"] for words in ((), ("--set", "zero_grad=end")))
+    assert late - early == 4 * (8192 * 8192 + 8192)
 
 
 def test_the_logits_of_a_large_vocabulary_are_found():
@@ -157,10 +169,10 @@ def test_scenarios_of_a_model():
     )  # fmt: skip
     assert done.code == 0, done.err
     rows = {row["key"]: row for row in done.json["results"]}
-    assert all(row["fits"] for row in rows.values())
+    assert all(row["fits"] for row in rows.values()), [row for row in rows.values() if not row["fits"]]
     steady, evaluation = rows["steady_step"]["allocated"], rows["evaluation"]["allocated"]
     assert evaluation > 2 * steady
-    assert rows["first_step"]["allocated"] < steady
+    assert rows["first_step"]["allocated"] <= steady
     parameters = 4 * (1000 * 4000 + 4000 * 4000 + 4000 * 10 + 8010)
     loaded_too = rows["resume"]["allocated"] - steady
     assert loaded_too == pytest.approx(parameters, rel=0.1), "the loaded parameters are held beside the model's own"

@@ -102,13 +102,15 @@ class Search:
         gap = high - low - 1
         if gap <= 2:
             return range(low + 1, high)
-        if self._stuck == 0 or (self._stuck < 3 and high == len(self.values)):
-            guesses = sorted({min(max(guess, low + 1), high - 1) for guess in self._guesses()})
+        open_end = high == len(self.values)
+        if self._stuck == 0 or (self._stuck < 3 and open_end):
+            last = high - 1 if open_end else high
+            guesses = sorted({max(min(guess, last), low + 1) for guess in self._guesses() if open_end or guess < high})
             if len(guesses) == 1:
                 guesses.append(guesses[0] + 1 if guesses[0] + 1 < high else guesses[0] - 1)
             if guesses:
                 return guesses
-        if self._stuck == 1 and high < len(self.values):
+        if self._stuck <= 1 and not open_end:
             return (low + high) // 2, high - max(gap // _NEAR_PART, 1)
         return low + max(gap // 3, 1), low + max(2 * gap // 3, 2)
 
