@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from peakmem.trace.compare import Change, Comparison, TensorChange
 
 SCHEMA = "peakmem/diff/1"
-_NO_DETAIL = (
-    "A forecast holds sums and roles only; give two traces (peakmem run --save) to compare modules and tensors."
-)
+_NO_DETAIL = "To compare modules and tensors give two traces (peakmem run --save), or two forecasts with holders."
+_LARGEST_ONLY = "A forecast lists its largest holders alone; two traces (peakmem run --save) are compared whole."
 
 
 def diff_json(comparison: Comparison) -> dict[str, Any]:
@@ -64,7 +63,8 @@ def print_diff(comparison: Comparison, console: Console, *, top: int) -> None:
     _changes(console, "at the peak", comparison.sums, top=len(comparison.sums))
     if comparison.roles:
         _changes(console, "by role", [_spelled(one) for one in comparison.roles if one.a or one.b], top=top)
-    if not (comparison.a.holders and comparison.b.holders):
+    a, b = comparison.a, comparison.b
+    if not (a.holders and b.holders) or a.largest_only != b.largest_only:
         console.print()
         console.print(_NO_DETAIL)
         return
@@ -73,6 +73,9 @@ def print_diff(comparison: Comparison, console: Console, *, top: int) -> None:
     if changed:
         _changes(console, title, changed, top=top)
     _tensors(console, comparison.tensors, top=top)
+    if a.largest_only:
+        console.print()
+        console.print(_LARGEST_ONLY)
 
 
 def _spelled(one: Change) -> Change:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from peakmem.errors import PeakmemError
-from peakmem.trace.holders import Describer, Holder, holders, module_of_name
+from peakmem.trace.holders import UNKNOWN, Describer, Holder, holders, module_of_name
 from peakmem.trace.load import load_trace
 from peakmem.trace.replay import Replay
 from peakmem.trace.roles import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from peakmem.trace.model import Trace
 
@@ -32,13 +32,15 @@ class Side:
         name: file name, as the user gave it.
         sums: the figures of `SUMS` that are known, each at its own peak over the whole run (as in a forecast).
         roles: allocated at the peak by role, under the names of `Role.word`; empty if unknown.
-        holders: what was alive at the peak; empty if the file does not tell (a forecast).
+        holders: what was alive at the peak; empty if the file does not tell.
+        largest_only: whether `holders` are the largest alone, layers counted together (a forecast), not all (a trace).
     """
 
     name: str
     sums: dict[str, int]
     roles: dict[str, int]
     holders: tuple[Holder, ...]
+    largest_only: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,7 +106,8 @@ class Comparison:
         b: after.
         sums: the figures that both sides know.
         roles: by role, largest change first.
-        places: by module (by line where no modules are known), largest change first; empty unless both are traces.
+        places: by module (by line where no modules are known), largest change first; empty unless both are traces or
+            both are forecasts.
         tensors: kinds of blocks that are not the same on both sides, largest change first; empty likewise.
     """
 
@@ -156,8 +159,29 @@ def _forecast_side(path: Path, forecast: dict[str, Any]) -> Side:
         name=str(path),
         sums={name: peak[name] for name in SUMS if isinstance(peak.get(name), int)},
         roles={str(k): v for k, v in roles.items() if isinstance(v, int)} if isinstance(roles, dict) else {},
-        holders=(),
+        holders=tuple(_forecast_holders(forecast.get("holders_at_peak"))),
+        largest_only=True,
     )
+
+
+def _forecast_holders(rows: object) -> Iterator[Holder]:
+    """The holders that a forecast lists; rows that are not understood are left out."""
+    for row in rows if isinstance(rows, list) else ():
+        try:
+            yield Holder(
+                role=Role[str(row["role"]).upper()],
+                name=row["name"] or "",
+                module=row["module"] or "",
+                line=row["line"] or row["op"] or UNKNOWN,
+                shape=tuple(row["shape"]),
+                dtype=row["dtype"] or "",
+                size=row["bytes"],
+                requested=row["bytes"],
+                count=row["count"],
+                since=-1,
+            )
+        except (KeyError, TypeError):
+            continue
 
 
 def side_of_trace(trace: Trace, name: str) -> Side:
@@ -179,7 +203,7 @@ def compare(a: Side, b: Side) -> Comparison:
     """Put two sides beside each other."""
     places: tuple[Change, ...] = ()
     tensors: tuple[TensorChange, ...] = ()
-    if a.holders and b.holders:
+    if a.holders and b.holders and a.largest_only == b.largest_only:
         by_module = any(holder.module for holder in (*a.holders, *b.holders))
         places = changes(by_place(a.holders, by_module=by_module), by_place(b.holders, by_module=by_module))
         tensors = _tensors(a.holders, b.holders)

@@ -148,6 +148,34 @@ by role                 a         b     change
 parameter        6.00 GiB  8.00 GiB  +2.00 GiB
 optimizer state  4.00 GiB  4.00 GiB       same
 
-A forecast holds sums and roles only; give two traces (peakmem run --save) to
-compare modules and tensors."""
+To compare modules and tensors give two traces (peakmem run --save), or two
+forecasts with holders."""
     )
+
+
+def test_two_forecasts_are_compared_by_module_and_tensor_too(tmp_path: Path) -> None:
+    def holder(module: str, size: int) -> dict[str, object]:
+        return {
+            "role": "activation",
+            "name": module,
+            "module": module,
+            "op": "aten::linear",
+            "line": "train.py:3",
+            "shape": [4, 4],
+            "dtype": "float32",
+            "step": 1,
+            "phase": "forward",
+            "count": 1,
+            "bytes": size,
+        }
+
+    a = forecast(tmp_path / "a.json", 100, holders_at_peak=[holder("encoder", 60), holder("head", 40)])
+    b = forecast(tmp_path / "b.json", 170, holders_at_peak=[holder("encoder", 90), holder("tail", 80), {"role": "odd"}])
+    found = compare(load_side(a), load_side(b))
+    assert [(one.name, one.change) for one in found.places] == [("tail", 80), ("head", -40), ("encoder", 30)]
+    assert [(one.module, one.what) for one in found.tensors] == [
+        ("tail", "appeared"),
+        ("head", "went"),
+        ("encoder", "grew"),
+    ]
+    assert "A forecast lists its largest holders alone" in printed(found)
