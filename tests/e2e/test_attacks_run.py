@@ -72,7 +72,7 @@ def test_memory_that_the_script_keeps_to_itself(script, end):
 
 def test_a_script_that_went_on_after_out_of_memory_failed_for_another_reason(script):
     end = "try: fill()\nexcept torch.OutOfMemoryError: pass\ntraining()\nsys.exit(6)\n"
-    done = run_peakmem("run", "--memory", "8GiB", "--json", "-", script(START + end))
+    done = run_peakmem("run", "--memory", "8GiB", "--steps", "all", "--json", "-", script(START + end))
     assert done.code == 3 and done.json["oom"]["caught"]
     assert done.json["error"]["message"] == "the command ended with exit code 6"
 
@@ -111,7 +111,7 @@ raise Mute if "mute" in sys.argv else ValueError("bad name \\udcff")
     done = run_peakmem("run", "--steps", "all", "--output", tmp_path / "log", "--json", "-", path)
     assert "so far" in (tmp_path / "log").read_text(), done.err
     assert done.code == 3
-    assert done.json["error"] == {"type": "ValueError", "message": "bad name ?", "line": f"{path}:49"}
+    assert done.json["error"] == {"type": "ValueError", "message": "bad name ?", "line": f"{path}:43"}
     assert any("step counter" in row["what"] for row in done.json["assumptions"])
     _same_as_printed(done, tmp_path / "log")
 
@@ -127,7 +127,7 @@ def test_nothing_of_a_run_is_left_behind(script, tmp_path):
 
 def test_a_full_disk_does_not_stop_the_script_nor_lose_the_report(script):
     path = script(START + "for _ in range(2000): print('a line of text')\ntraining()\n")
-    done = run_peakmem("run", "--output", "/dev/full", "--json", "/dev/full", "--force", path)
+    done = run_peakmem("run", "--output", "/dev/full", "--json", "/dev/full", path)
     assert "fits on" in done.out
     assert "could not be kept: No space left on device" in done.err
     assert done.code == 2 and "can't be written" in done.err
