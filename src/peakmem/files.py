@@ -37,6 +37,7 @@ def atomic_write(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
         return
     if path.exists() and not force:
         raise _exists(path)
+    path = path.resolve() if path.is_symlink() else path  # what a link leads to is replaced, not the link
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     except OSError as error:

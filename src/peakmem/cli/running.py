@@ -61,7 +61,9 @@ def _write(made: Made, options: RunOptions) -> None:
             write_json(made.forecast, options.json_target, force=options.force)
         except PeakmemError as error:
             problem = error
-    if options.save_target is not None and made.trace is not None:
+    if options.save_target is not None:
+        if made.trace is None:
+            raise PeakmemError(f"{options.save_target} was not written: the run has no history of allocations")
         write_trace(made.trace, options.save_target, force=options.force)
     if problem is not None:
         raise problem

@@ -273,6 +273,8 @@ def _notes(recording: dict[str, Any]) -> list[str]:
         )
         if not recording["steady"]:
             notes.append("the peak was still changing in the last step: --steps N watches more steps")
+    if recording["snapshot"] is None and recording.get("owners_failure"):
+        notes.append(f"what holds the memory is not known: {recording['owners_failure']}")
     if _accumulates(recording):
         notes.append(f"gradients are accumulated over {steps[-1]['backwards']} backward passes a step")
     return notes

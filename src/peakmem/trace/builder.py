@@ -27,6 +27,8 @@ class Interner:
 
     def string(self, text: str) -> int:
         """Index of a string."""
+        if not text.isascii():  # names of files need not be Unicode, and a trace is
+            text = text.encode("utf-8", "replace").decode()
         return self._strings.setdefault(text, len(self._strings))
 
     def shape(self, shape: Iterable[int]) -> int:

@@ -33,6 +33,7 @@ def describe(watch, reason):
                 **{name: stats.get(name, 0) for name in COUNTERS},
             }
         )
+    snapshot = _snapshot(watch)
     operators, operator_names = watch.native.operators() if watch._recording else (b"", [])
     return {
         "format": FORMAT,
@@ -52,7 +53,7 @@ def describe(watch, reason):
         "marks": plain(watch.marks),
         "contexts": plain(watch.contexts.table),
         "events": watch.native.events() if watch._recording else b"",
-        "snapshot": torch.cuda.memory._snapshot() if watch._recording else None,
+        "snapshot": snapshot,
         "model": plain(watch.owners.model()),
         "owners": plain(watch.owners.notes.table()),
         "owners_failure": plain(watch.owners.failure),
@@ -65,3 +66,14 @@ def describe(watch, reason):
         "assumptions": plain(watch._values.assumptions() + watch.ledger.rows()),
         "library": json.loads(watch.native.report()),
     }
+
+
+def _snapshot(watch):
+    """PyTorch's history; None without one, and where PyTorch can't give it: its own figures are right all the same."""
+    if not watch._recording:
+        return None
+    try:
+        return watch.torch.cuda.memory._snapshot()
+    except RuntimeError as error:  # names of files that are no Unicode (PyTorch 2.14.1)
+        watch.owners.failure = watch.owners.failure or f"PyTorch's history of allocations: {str(error).splitlines()[0]}"
+        return None
