@@ -32,8 +32,11 @@ def atomic_write(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
     """
     path = Path(path)
     if _is_stream(path):
-        with _open_stream(path) as stream:
-            yield stream
+        try:
+            with _open_stream(path) as stream:
+                yield stream
+        except OSError as error:
+            raise PeakmemError(f"{path} can't be written: {error.strerror}", hint="choose another place") from error
         return
     if path.exists() and not force:
         raise _exists(path)
