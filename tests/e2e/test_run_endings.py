@@ -25,10 +25,12 @@ def step():
 
 def test_a_script_that_raises(script):
     path = script(STEP + "step()\nraise ValueError('no such file: data.csv')\n")
-    done = run_peakmem("run", path)
+    done = run_peakmem("run", "--json", "-", path)
     assert done.code == 3
-    assert f"the script failed at {path}:9" in done.out
-    assert "ValueError: no such file: data.csv" in done.out
+    error = done.json["error"]
+    assert (error["type"], error["message"]) == ("ValueError", "no such file: data.csv")
+    assert error["line"] == f"{path}:9"
+    assert "the script failed at" in done.err
 
 
 def test_a_script_that_exits_with_a_code_of_its_own(script):
