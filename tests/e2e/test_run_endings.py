@@ -1,5 +1,6 @@
 """However a script ends, the report is true and the exit code right."""
 
+import json
 import os
 import signal
 import subprocess
@@ -25,12 +26,13 @@ def step():
 
 def test_a_script_that_raises(script):
     path = script(STEP + "step()\nraise ValueError('no such file: data.csv')\n")
-    done = run_peakmem("run", "--json", "-", path)
+    target = path.with_name("forecast.json")
+    done = run_peakmem("run", "--json", target, path)
     assert done.code == 3
-    error = done.json["error"]
+    error = json.loads(target.read_text())["error"]
     assert (error["type"], error["message"]) == ("ValueError", "no such file: data.csv")
     assert error["line"] == f"{path}:9"
-    assert "the script failed at" in done.err
+    assert "the script failed at" in done.out
 
 
 def test_a_script_that_exits_with_a_code_of_its_own(script):
