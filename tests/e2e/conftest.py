@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from peakmem.vgpu.build import ensure_library
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -27,6 +29,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("torch"):
                 item.add_marker(skip)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _library_is_built() -> None:
+    """Build the virtual GPU before the first test, so that none is timed or interrupted while it is being built."""
+    if _cuda_build():
+        ensure_library()
 
 
 @dataclass(frozen=True)
