@@ -458,7 +458,9 @@ dist.destroy_process_group()
         )
     )
     held = run.requested(run.moment("backward", 1))
-    assert held["communication"] == run.said, "the buckets are as large as all gradients"
+    # The buckets are as large as all gradients. Those of the first step are made anew before the second; a thread of
+    # the process group lets go of the old ones when it comes to it.
+    assert held["communication"] in (run.said, 2 * run.said)
     assert held["parameter"] == run.said
 
 
