@@ -10,6 +10,6 @@ ruff format --check .
 ruff check .
 mypy
 if [ $# -eq 0 ]; then
-    set -- -n 2
+    set -- -n 2 --dist worksteal
 fi
 exec python -m pytest "$@"
