@@ -42,13 +42,6 @@ class Vary:
             raise PeakmemError(f"--vary {text}: {first} is above {last}", hint=_HINT)
         return cls(name=name, values=_values(text, first, last, how), in_environment=environment is not None)
 
-    @property
-    def step_text(self) -> str:
-        """How the values follow each other, in words; empty for every integer."""
-        if isinstance(self.values, range):
-            return "" if self.values.step == 1 else f"in steps of {self.values.step}"
-        return "powers of two"
-
 
 def _values(text: str, first: int, last: int, how: str | None) -> Sequence[int]:
     if how is None:

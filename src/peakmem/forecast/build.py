@@ -10,7 +10,6 @@ import numpy as np
 import peakmem
 from peakmem.forecast.holders import AtPeak, at_peak
 from peakmem.forecast.model import (
-    TIGHT_SHARE,
     Assumption,
     Changed,
     Forecast,
@@ -19,7 +18,7 @@ from peakmem.forecast.model import (
     Peak,
     ScriptError,
     StepPeak,
-    Verdict,
+    judge,
 )
 from peakmem.forecast.timeline import timeline
 from peakmem.trace.operators import running
@@ -99,7 +98,7 @@ def build_forecast(
         peakmem=peakmem.__version__,
         torch=recording["torch"],
         command=command,
-        verdict=_verdict(card, peak, oom),
+        verdict=judge(used=peak.used, total=card.total, failed=oom is not None and not oom.caught),
         gpu=Gpu(name=card.name, total=card.total, compute_capability=card.compute_capability, usable=card.usable),
         alloc_conf=alloc_conf,
         peak=peak,
@@ -219,12 +218,6 @@ def _out_of_memory(recorded: Recorded, card: Card, peak: Peak, *, caught: bool, 
         needed=peak.used if known else None,
         caught=caught,
     )
-
-
-def _verdict(card: Card, peak: Peak, oom: OutOfMemory | None) -> Verdict:
-    if oom is not None and not oom.caught:
-        return "does_not_fit"
-    return "tight" if card.total - peak.used < TIGHT_SHARE * card.total else "fits"
 
 
 LIBRARY_KINDS = {"estimate": "an estimate", "substitute": "a stated rule", "unsupported": "not supported, nothing done"}

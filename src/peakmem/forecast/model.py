@@ -16,6 +16,19 @@ TIGHT_SHARE = 0.05
 """A run that leaves less than this share of the card's memory is called tight."""
 
 
+def judge(*, used: int, total: int, failed: bool) -> Verdict:
+    """The verdict on a run.
+
+    Args:
+        used: what the process takes at the peak, bytes.
+        total: memory of the card, bytes.
+        failed: whether the run ended for want of memory.
+    """
+    if failed:
+        return "does_not_fit"
+    return "tight" if total - used < TIGHT_SHARE * total else "fits"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gpu:
     """The card that was asked about.

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 import peakmem
 from peakmem.errors import PeakmemError
 from peakmem.forecast.model import (
-    TIGHT_SHARE,
     Forecast,
     Gpu,
     OutOfMemory,
     Peak,
     ScriptError,
     StepPeak,
-    Verdict,
+    judge,
 )
 
 if TYPE_CHECKING:
@@ -126,7 +125,7 @@ class Watching:
             peakmem=peakmem.__version__,
             torch=str(torch.__version__),
             command=tuple(sys.argv),
-            verdict=_verdict(peak, properties.total_memory, failed=failed),
+            verdict=judge(used=peak.used, total=properties.total_memory, failed=failed),
             gpu=Gpu(
                 name=properties.name,
                 total=properties.total_memory,
@@ -171,12 +170,6 @@ def _context(outside: int) -> tuple[int, tuple[str, ...]]:
     """What the device holds outside this allocator, bytes, and what may be wrong with it."""
     note = "context: what the device held outside PyTorch's allocator, other processes on it included"
     return max(outside, 0), (note,)
-
-
-def _verdict(peak: Peak, total: int, *, failed: bool) -> Verdict:
-    if failed:
-        return "does_not_fit"
-    return "tight" if total - peak.used < TIGHT_SHARE * total else "fits"
 
 
 def _error(error: BaseException) -> ScriptError:
