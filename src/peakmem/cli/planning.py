@@ -36,6 +36,8 @@ class RunOptions:
     build_on_device: bool = False
     no_weights: bool = False
     output: str = "hide"
+    measure: bool = False
+    against: str | None = None
     json_target: str | None = None
     save_target: str | None = None
     force: bool = False

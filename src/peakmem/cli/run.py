@@ -53,8 +53,10 @@ class _Command(click.Command):
     "--build-on-device", is_flag=True, help="Make the parameters on the GPU straight away: saves host memory."
 )
 @click.option("--no-weights", is_flag=True, help="Build pretrained models from their configuration alone.")
-@click.option("--output", default="hide", metavar="hide|show|FILE", show_default=True,
-              help="What to do with what the script prints.")  # fmt: skip
+@click.option("--output", metavar="hide|show|FILE",
+              help="What to do with what the script prints.  [hide; with --measure: show]")  # fmt: skip
+@click.option("--measure", is_flag=True, help="Run it for real, and measure what it takes of the host and of a GPU.")
+@click.option("--against", metavar="FORECAST.json", help="With --measure: put a forecast beside what was measured.")
 @click.option("--explain", is_flag=True, help="Put a calculation by hand beside what is held, and say why they differ.")
 @click.option("--json", "json_target", metavar="FILE", help="Write the forecast as JSON; - is standard output.")
 @click.option("--save", "save_target", metavar="FILE", help="Write the trace to a file, for peakmem report and others.")
@@ -70,10 +72,20 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     peakmem run train.py --epochs 1
     peakmem run --gpu 4090 -- python train.py
     peakmem run --gpu t4 --json - -- torchrun train.py
+    peakmem run --measure -- python train.py
 
     The script is run as it is, with the PyTorch that it would use anyway, and is ended once the peak is steady.
     """
     from peakmem.cli.planning import RunOptions
+    from peakmem.errors import PeakmemError
+
+    options["output"] = options["output"] or ("show" if options["measure"] else "hide")
+    if options["measure"]:
+        from peakmem.cli.measuring import run_measured
+
+        ctx.exit(run_measured(RunOptions(**options)))
+    if options["against"] is not None:
+        raise PeakmemError("--against needs a real run beside it", hint="add --measure, or use peakmem diff")
     from peakmem.cli.running import run
 
     ctx.exit(run(RunOptions(**options)))

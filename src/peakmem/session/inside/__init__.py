@@ -14,6 +14,16 @@ def start():
     if config is None:
         return
 
+    if config.measure:
+
+        def count(torch):
+            from . import counting
+
+            counting.install(torch, config.folder)
+
+        importing.when_imported("torch", count)
+        return
+
     def watch(torch):
         from . import watching
 

@@ -19,6 +19,7 @@ class Settings:
         no_weights: whether `from_pretrained` and its like build from a configuration alone.
         changes: training settings that are changed, as `changes.py` reads them.
         assume: the assumptions about unknown values, as `values.Config` reads them.
+        measure: whether the process runs on a real GPU, or none, and is only asked for PyTorch's counters at its end.
     """
 
     folder: str
@@ -30,6 +31,7 @@ class Settings:
     no_weights: bool = False
     assume: str = ""
     changes: tuple = ()
+    measure: bool = False
 
 
 def read():

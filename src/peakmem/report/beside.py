@@ -1,0 +1,142 @@
+"""A forecast and a measurement side by side: how far the prediction was off. Sizes are bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from peakmem.errors import PeakmemError
+from peakmem.host.measurement import SCHEMA as MEASUREMENT
+from peakmem.host.measurement import Measurement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SCHEMA = "peakmem/beside/1"
+FORECAST = "peakmem/forecast/1"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """One figure on both sides.
+
+    Attributes:
+        name: what it is.
+        predicted: by the forecast.
+        measured: in the real run.
+        difference: predicted minus measured.
+    """
+
+    name: str
+    predicted: int
+    measured: int
+    difference: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Beside:
+    """A forecast beside a measurement.
+
+    Attributes:
+        schema: of the JSON form.
+        forecast, measurement: names of the files, or what was run.
+        rows: the figures that both know.
+        notes: why some may differ for good reason.
+    """
+
+    schema: str = SCHEMA
+    forecast: str
+    measurement: str
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+
+
+def load_forecast(path: str) -> dict[str, Any]:
+    """A forecast in JSON, as plain values.
+
+    Raises:
+        PeakmemError: it is none.
+    """
+    content = _read(path)
+    if content.get("schema") != FORECAST:
+        raise PeakmemError(
+            f"{path} is no forecast: its schema is {content.get('schema')!r}, not {FORECAST!r}",
+            hint="peakmem run --json forecast.json train.py makes one",
+        )
+    return content
+
+
+def load_measurement(path: str) -> Measurement | None:
+    """A measurement in JSON; None if the file is something else."""
+    if not path.endswith(".json"):
+        return None
+    try:
+        content = _read(path)
+    except PeakmemError:
+        return None
+    if content.get("schema") != MEASUREMENT:
+        return None
+    try:
+        return msgspec.convert(content, Measurement)
+    except msgspec.ValidationError as error:
+        raise PeakmemError(f"{path} is a damaged measurement: {error}") from error
+
+
+def put_beside(forecast: dict[str, Any], measured: Measurement, *, name: str, measurement: str) -> Beside:
+    """Compare what both know.
+
+    Args:
+        forecast: as `load_forecast` gives it.
+        measured: what was really taken.
+        name: of the forecast, in print.
+        measurement: of the measurement, in print.
+    """
+    rows = tuple(
+        Row(name=what, predicted=predicted, measured=real, difference=predicted - real)
+        for what, predicted, real in _pairs(forecast, measured)
+        if predicted is not None and real is not None
+    )
+    notes = []
+    if not rows:
+        notes.append("the two have no figure in common")
+    if measured.ending != "ended":
+        notes.append("the measured command did not come to its own end: its peaks may lie further on")
+    if any(gpu.whole_card for gpu in measured.gpus):
+        notes.append("GPU memory is the growth of the whole card: other processes may be in it")
+    return Beside(forecast=name, measurement=measurement, rows=rows, notes=tuple(notes))
+
+
+def _pairs(forecast: dict[str, Any], measured: Measurement) -> Iterator[tuple[str, int | None, int | None]]:
+    host = forecast.get("host") or {}
+    yield "host memory, largest process", _whole(host.get("peak_rss")), measured.peak.process
+    yield "host memory, all processes", _whole(host.get("node_peak")), measured.peak.pss or measured.peak.rss
+    shm = _whole(host.get("shm"))
+    if shm or measured.peak.shm:
+        yield "/dev/shm", shm, measured.peak.shm
+    peak = forecast.get("peak") or {}
+    if measured.torch:
+        first = max(measured.torch, key=lambda one: one.reserved)
+        for field in ("requested", "allocated", "active", "reserved"):
+            yield f"GPU {field}", _whole(peak.get(field)), getattr(first, field)
+        yield "pinned host memory", _whole(host.get("pinned")), first.pinned or None
+    if measured.gpus:
+        yield "GPU used", _whole(peak.get("used")), max(gpu.used for gpu in measured.gpus)
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        content = msgspec.json.decode(Path(path).read_bytes())
+    except OSError as error:
+        raise PeakmemError(f"{path} can't be read: {error.strerror or error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise PeakmemError(f"{path} is no JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise PeakmemError(f"{path} is no forecast: it holds no JSON object")
+    return content
