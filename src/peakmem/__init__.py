@@ -29,5 +29,12 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'peakmem' has no attribute {name!r}")
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """What `%load_ext peakmem` calls: it brings `%peakmem` and `%%peakmem`."""
+    from peakmem.notebook.magics import PeakmemMagics
+
+    shell.register_magics(PeakmemMagics)
+
+
 def __dir__() -> list[str]:
     return sorted(__all__)

@@ -144,8 +144,8 @@ def predict(
 
             workload = workload_of(request)
         else:
-            workload = _shipped(Path(folder), what, request, None if shape else inputs, targets, loss)
-        return _forecast(workload, training, run, request.what)
+            workload = shipped_workload(Path(folder), what, request, None if shape else inputs, targets, loss)
+        return train_workload(workload, training, run, request.what)
 
 
 @contextmanager
@@ -185,7 +185,12 @@ class _Silent:
         """Show nothing."""
 
 
-def _forecast(workload: Workload, training: Training, run: RunOptions, what: str) -> Forecast:
+def train_workload(workload: Workload, training: Training, run: RunOptions, what: str) -> Forecast:
+    """Train a workload on a virtual GPU, in silence.
+
+    Raises:
+        PeakmemError: it can't be trained so.
+    """
     from peakmem.cli.predicting import MOST_STEPS, forecast_script
     from peakmem.workload.script import write_script
 
@@ -197,7 +202,7 @@ def _forecast(workload: Workload, training: Training, run: RunOptions, what: str
     return forecast
 
 
-def _shipped(
+def shipped_workload(
     folder: Path,
     model: Any,
     request: Request,
@@ -205,6 +210,11 @@ def _shipped(
     targets: Any,
     loss: str | Callable[..., Any] | None,
 ) -> Workload:
+    """The workload of a live model, of which the structure is written to a file in `folder`.
+
+    Raises:
+        PeakmemError: it is no model, or can't be sent to another process.
+    """
     from peakmem.workload.live import ship
     from peakmem.workload.sources.function import make_workload
 

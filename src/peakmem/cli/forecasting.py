@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from peakmem.allocator.replay import Replayer
 from peakmem.forecast.build import Card, build_forecast, failed_for_memory, has_convolutions, used_cudnn
 from peakmem.forecast.model import Forecast, Range
+from peakmem.session.command import as_typed
 from peakmem.session.failing import nothing_seen, tell_untold_error
 from peakmem.session.launching import Run, alloc_conf_in_force, launch
 from peakmem.session.running import Ended
@@ -108,7 +109,7 @@ def make_forecast(
     forecast = build_forecast(
         recorded,
         card=card,
-        command=plan.command,
+        command=as_typed(plan.command),
         alloc_conf=alloc_conf,
         seconds=time.monotonic() - started,
         exit_code=0 if ended.interrupted or ended.timed_out else ended.exit_code,

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from peakmem.errors import PeakmemError
+from peakmem.session.command import script_of
 from peakmem.units import format_size
 
 
@@ -38,7 +39,7 @@ class RunProgress:
                 raise PeakmemError(
                     f"the output can't go to {output}: {error.strerror}", hint="--output hide, show or a file"
                 ) from error
-        name = next((Path(word).name for word in command if word.endswith(".py")), Path(command[0]).name)
+        name = Path(script_of(command)).name
         self._name = escape(name)
         self._status = self._console.status(f"starting {self._name}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -292,7 +292,7 @@ class Forecast:
     seconds: float = 0.0
     timeline: Timeline | None = field(default=None, repr=False)
 
-    # The two methods below are for people at a prompt. Data flows one way, from forecast to report, so no module here
+    # The methods below are for people at a prompt. Data flows one way, from forecast to report, so no module here
     # may need report: it is imported only when someone asks for a drawing.
 
     def _repr_html_(self) -> str:
@@ -300,6 +300,12 @@ class Forecast:
         from peakmem.report.notebook import forecast_html
 
         return forecast_html(self)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What IPython shows in a terminal: the report that `peakmem run` prints."""
+        from peakmem.report.terminal import forecast_text
+
+        printer.text(forecast_text(self))
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the memory over time, stacked by role, with matplotlib (`pip install 'peakmem[plot]'`).

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -39,6 +41,13 @@ def print_forecast(forecast: Forecast, console: Console) -> None:
         console.print(Padding(Group(*parts), (1, 0, 0, 1), expand=False))
     # rich fills lines up with blanks; whoever pastes or compares the text wants none.
     console.file.write("".join(line.rstrip() + "\n" for line in capture.get().splitlines()))
+
+
+def forecast_text(forecast: Forecast) -> str:
+    """A forecast as `print_forecast` prints it to a file, 80 columns wide."""
+    stream = io.StringIO()
+    print_forecast(forecast, Console(file=stream, width=80, highlight=False, force_terminal=False, force_jupyter=False))
+    return stream.getvalue()
 
 
 def _headline(forecast: Forecast) -> Text:

@@ -8,13 +8,15 @@ from pathlib import Path
 
 from peakmem.errors import PeakmemError
 
+RUN_NOTEBOOK = Path(__file__).parent / "inside" / "run_notebook.py"
+
 
 def resolve(words: tuple[str, ...], *, module: bool = False) -> tuple[str, ...]:
     """The command to start.
 
     Args:
-        words: `python train.py --lr 1`, `train.py --lr 1`, `torchrun train.py`, or with `module` the name of a module
-            and its arguments.
+        words: `python train.py --lr 1`, `train.py --lr 1`, `train.ipynb`, `torchrun train.py`, or with `module` the
+            name of a module and its arguments.
         module: whether the first word is the name of a Python module, as in `python -m`.
 
     Raises:
@@ -30,15 +32,48 @@ def resolve(words: tuple[str, ...], *, module: bool = False) -> tuple[str, ...]:
             raise PeakmemError(f"there is no file {first}", hint=_similar(first))
         return (sys.executable, *words)
     if first.endswith(".ipynb"):
-        raise PeakmemError(
-            f"{first} is a notebook",
-            hint=f"jupyter nbconvert --to script {first}, then peakmem run on the .py file",
-        )
+        _check_notebook(Path(first))
+        return (sys.executable, str(RUN_NOTEBOOK), *words)
     if shutil.which(first) is None:
         raise PeakmemError(
             f"there is no program {first!r}", hint="peakmem run train.py, or peakmem run -- python train.py"
         )
     return words
+
+
+def script_of(command: tuple[str, ...]) -> str:
+    """The notebook or script that a command runs, the program itself where there is none: its name for the user."""
+    for kind in (".ipynb", ".py"):
+        for word in command:
+            if word.endswith(kind):
+                return word
+    return command[0]
+
+
+def as_typed(command: tuple[str, ...]) -> tuple[str, ...]:
+    """The command without the program of ours that runs a notebook."""
+    return tuple(word for word in command if word != str(RUN_NOTEBOOK))
+
+
+def _check_notebook(path: Path) -> None:
+    from peakmem.session.inside.cells import code_cells, python_of
+
+    if not path.is_file():
+        raise PeakmemError(f"there is no file {path}", hint=_similar(str(path)))
+    try:
+        found = code_cells(path.read_bytes())
+    except OSError as error:
+        raise PeakmemError(f"{path} can't be read: {error.strerror}", hint="give a .py or .ipynb file") from error
+    except ValueError as error:
+        raise PeakmemError(f"{path} is {error}", hint="give a .ipynb file as Jupyter or Colab writes it") from error
+    for number, source in found:
+        try:
+            compile(python_of(source), f"{path.name}[{number}]", "exec")
+        except SyntaxError as error:
+            raise PeakmemError(
+                f"cell {number} of {path} is no Python: {error.msg}, line {error.lineno}",
+                hint="take it out of the notebook, or put the training into a script",
+            ) from error
 
 
 def interpreter(command: tuple[str, ...]) -> str:
@@ -67,7 +102,8 @@ def _similar(path: str) -> str:
     import difflib
 
     folder = Path(path).parent
-    names = [entry.name for entry in folder.glob("*.py")] if folder.is_dir() else []
+    kind = Path(path).suffix
+    names = [entry.name for entry in folder.glob(f"*{kind}")] if folder.is_dir() else []
     near = difflib.get_close_matches(Path(path).name, names, n=1)
     if near:
         return f"did you mean {folder / near[0]}?"

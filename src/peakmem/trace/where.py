@@ -17,7 +17,7 @@ _TORCH = re.compile(
     r"^torch/|/torchinductor_|(?:site|dist)-packages/torch(?:vision|audio|ao)?/|<frozen|<eval_with_key>"
 )
 _LIBRARY = re.compile(r"(?:^|/)(?:site-packages|dist-packages)/|(?:^|/)lib/python3(?:\.\d+)?/|<frozen|<string>")
-_PYTHON = re.compile(r"\.pyc?$|^<ipython|^<stdin>|^<eval_with_key>|\.ipynb$|^/tmp/ipykernel_")
+_PYTHON = re.compile(r"\.pyc?$|^<ipython|^<stdin>|^<eval_with_key>|\.ipynb(?:\[\d+\])?$|^/tmp/ipykernel_")
 _OP = re.compile(r"at::_ops::(\w+)::(?:call|redispatch)")
 _NODE = re.compile(r"torch::autograd::(?:generated::)?(\w+Backward\w*|AccumulateGrad)::apply")
 _NOISE = re.compile(

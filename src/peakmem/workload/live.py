@@ -1,7 +1,8 @@
 """Ships a live model to another process: its structure and the shapes of its tensors, but none of its weights.
 
 `ship` runs in the process that asks, `load` in the worker. Tensors that share memory, tied weights among them, share it
-there as well. Values travel only where a model needs them to work: small tensors of integers and booleans on the host.
+there as well. Values travel only where a model needs them to work: small tensors of integers and booleans on the host,
+and single numbers (the steps of an optimizer).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import pickle
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +45,7 @@ def ship(path: Path, **values: Any) -> None:
                 return _describe(value)
             if isinstance(value, torch.Generator):
                 return ("generator",)
-            return None
+            return ("array", value.shape, value.dtype.str) if _is_large_array(value) else None
 
     if not by_value:
 
@@ -68,8 +70,13 @@ def ship(path: Path, **values: Any) -> None:
     path.write_bytes(buffer.getvalue())
 
 
-def load(path: str) -> dict[str, Any]:
-    """Read what `ship` wrote; tensors are on the host, untouched. Only for files of one's own `ship`."""
+def load(path: str, *, keep_devices: bool = False) -> dict[str, Any]:
+    """Read what `ship` wrote; tensors and large arrays are untouched memory. Only for files of one's own `ship`.
+
+    Args:
+        path: the file.
+        keep_devices: whether tensors are on the device on which they were; else all are on the host.
+    """
     import torch
 
     tensors: dict[int, Any] = {}
@@ -79,13 +86,20 @@ def load(path: str) -> dict[str, Any]:
         def persistent_load(self, pid: Any) -> Any:
             if pid[0] == "generator":
                 return torch.Generator()
-            _, identity, storage, size, dtype, shape, stride, offset, parameter, grad, values = pid
+            if pid[0] == "array":
+                import numpy
+
+                return numpy.zeros(pid[1], pid[2])
+            _, identity, device, storage, size, dtype, shape, stride, offset, parameter, grad, values = pid
             if identity not in tensors:
                 if storage not in storages:
-                    storages[storage] = torch.UntypedStorage(size)
-                made = torch.empty(0, dtype=getattr(torch, dtype)).set_(storages[storage], offset, shape, stride)
+                    storages[storage] = torch.UntypedStorage(size, device=device if keep_devices else "cpu")
+                memory = storages[storage]
+                made = torch.empty(0, dtype=getattr(torch, dtype), device=memory.device)
+                made.set_(memory, offset, shape, stride)
                 if values is not None:
-                    made.copy_(torch.tensor(values, dtype=made.dtype).reshape(shape))
+                    with torch.no_grad():
+                        made.copy_(torch.tensor(values, dtype=made.dtype).reshape(shape))
                 tensors[identity] = torch.nn.Parameter(made, grad) if parameter else made.requires_grad_(grad)
             return tensors[identity]
 
@@ -112,6 +126,13 @@ def build(loaded: dict[str, Any]) -> tuple[Any, Any, Any]:
     return model, inputs, loss.cuda() if isinstance(loss, torch.nn.Module) else loss
 
 
+def _is_large_array(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    if numpy is None or type(value) is not numpy.ndarray:
+        return False
+    return bool(value.size > MOST_VALUES and value.dtype.isbuiltin and not value.dtype.hasobject)
+
+
 def _describe(tensor: Any) -> tuple[Any, ...]:
     import torch
 
@@ -124,11 +145,12 @@ def _describe(tensor: Any) -> tuple[Any, ...]:
             hint="give a function that builds the model",
         )
     number = tensor.is_floating_point() or tensor.is_complex()
-    keeps = not number and tensor.device.type == "cpu" and tensor.numel() <= MOST_VALUES
+    keeps = tensor.device.type == "cpu" and tensor.numel() <= (1 if number else MOST_VALUES)
     storage = tensor.untyped_storage()
     return (
         "tensor",
         id(tensor),
+        str(tensor.device),
         storage._cdata,
         storage.nbytes(),
         str(tensor.dtype).removeprefix("torch."),

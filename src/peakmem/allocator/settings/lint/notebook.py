@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
-
-import msgspec
 
 from peakmem.allocator.settings.lint.events import Act, Event, shell_exports
 from peakmem.errors import PeakmemError
+from peakmem.session.inside.cells import code_cells, python_of
 
 _ENV = re.compile(r"\s*%(?:set_)?env\s+(\w+)\s*[= ]\s*(.*)")
 
@@ -31,34 +29,20 @@ def cells(data: bytes, path: str) -> list[Cell]:
         PeakmemError: this is no notebook.
     """
     try:
-        notebook = msgspec.json.decode(data)
-        found: list[dict[str, Any]] = notebook["cells"]
-        sources = [
-            ("".join(cell["source"]) if isinstance(cell["source"], list) else cell["source"], number)
-            for number, cell in enumerate(found, 1)
-            if cell["cell_type"] == "code"
-        ]
-    except (msgspec.DecodeError, KeyError, TypeError):
-        raise PeakmemError(f"{path} is not a Jupyter notebook", hint="give a .ipynb file of format 4") from None
-    return [_cell(source, number) for source, number in sources]
+        found = code_cells(data)
+    except ValueError as error:
+        raise PeakmemError(f"{path} is {error}", hint="give a .ipynb file as Jupyter or Colab writes it") from None
+    return [Cell(number=number, source=python_of(source), magic=tuple(_magics(source))) for number, source in found]
 
 
-def _cell(source: str, number: int) -> Cell:
+def _magics(source: str) -> Iterator[Event]:
     lines = source.splitlines()
-    magic: list[Event] = []
-    kept: list[str] = []
-    if lines and lines[0].startswith("%%") and lines[0][2:].split()[:1] in (["bash"], ["sh"], ["script"]):
-        for index, line in enumerate(lines, 1):
-            magic.extend(shell_exports(line, index, 0))
-        return Cell(number=number, source="", magic=tuple(magic))
+    shell = bool(lines) and lines[0].startswith("%%") and lines[0][2:].split()[:1] in (["bash"], ["sh"], ["script"])
     for index, line in enumerate(lines, 1):
-        if line.lstrip().startswith(("%", "!", "?")):
-            magic.extend(_magic(line, index))
-            # The statement may be the only one of its block.
-            kept.append(line[: len(line) - len(line.lstrip())] + "pass")
-        else:
-            kept.append(line)
-    return Cell(number=number, source="\n".join(kept), magic=tuple(magic))
+        if shell:
+            yield from shell_exports(line, index, 0)
+        elif line.lstrip().startswith(("%", "!", "?")):
+            yield from _magic(line, index)
 
 
 def _magic(line: str, index: int) -> Iterator[Event]:
