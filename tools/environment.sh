@@ -24,7 +24,7 @@ environment() {
         rm -rf "$folder"
         "$python" -m venv "$folder"
         "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade pip
-        "$folder/bin/python" -m pip install --quiet --disable-pip-version-check ".[test,plot]" -r tools/requirements.txt
+        "$folder/bin/python" -m pip install --quiet --disable-pip-version-check ".[test,plot,notebook]" -r tools/requirements.txt
         touch "$folder/complete"
     fi
     # The checkout itself may have changed since.

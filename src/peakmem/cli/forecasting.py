@@ -13,7 +13,7 @@ from peakmem.allocator.replay import Replayer
 from peakmem.forecast.build import Card, build_forecast, failed_for_memory, has_convolutions, used_cudnn
 from peakmem.forecast.model import Forecast, Range
 from peakmem.session.command import as_typed
-from peakmem.session.failing import nothing_seen, tell_untold_error
+from peakmem.session.failing import no_gpu_used, nothing_seen, tell_untold_error, trained_elsewhere
 from peakmem.session.launching import Run, alloc_conf_in_force, launch
 from peakmem.session.running import Ended
 from peakmem.trace.model import Trace
@@ -138,6 +138,8 @@ def _recorded(ended: Ended, plan: Run) -> Recorded:
         raise nothing_seen(ended, plan)
     if not (ended.interrupted or ended.timed_out):
         tell_untold_error(recording, ended.exit_code)
+    if trained_elsewhere(recording):
+        raise no_gpu_used()
     return Recorded(recording)
 
 

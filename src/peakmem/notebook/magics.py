@@ -9,7 +9,7 @@ import tempfile
 import traceback
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
@@ -18,6 +18,7 @@ from IPython.display import HTML, DisplayHandle, display
 from peakmem.errors import PeakmemError
 from peakmem.notebook.running import run_command
 from peakmem.notebook.shipping import ship_names
+from peakmem.session.failing import NO_GPU_USED
 from peakmem.session.inside.cells import python_of
 
 if TYPE_CHECKING:
@@ -93,7 +94,10 @@ class PeakmemMagics(Magics):  # type: ignore[misc]
             listed.write_text(json.dumps(cells), encoding="utf-8")
             runner = Path(__file__).with_name("run_cells.py")
             command = (sys.executable, str(runner), str(shipped), str(listed), json.dumps(_places()))
-            done = run_command(["run", *options, "--", *command], _Output())
+            try:
+                done = run_command(["run", *options, "--", *command], _Output())
+            except PeakmemError as error:
+                raise _about_cells(error, namespace) from None
         return None if done.forecast is None else replace(done.forecast, command=("%%peakmem", *options))
 
     def _cells_before(self) -> list[tuple[str, str]]:
@@ -104,6 +108,20 @@ class PeakmemMagics(Magics):  # type: ignore[misc]
             for number, cell in before
             if not cell.lstrip().startswith("%%peakmem")
         ]
+
+
+def _about_cells(error: PeakmemError, namespace: dict[str, Any]) -> PeakmemError:
+    """The same error, with what to do about a kernel that has no GPU."""
+    first = error.message.splitlines()[0]
+    if NO_GPU_USED not in first:
+        return error
+    devices = [name for name, value in namespace.items() if str(value) == "cpu" and not name.startswith("_")]
+    if not devices:
+        return PeakmemError("the cell did not use the GPU", hint="it has to move its model there: model.to('cuda')")
+    return PeakmemError(
+        f"the cell did not use the GPU: in this kernel, {devices[0]} is 'cpu'",
+        hint=f"set {devices[0]} = 'cuda' in the cell, or run all cells on the virtual GPU: %%peakmem {FROM_START}",
+    )
 
 
 def _places() -> list[str]:

@@ -6,89 +6,105 @@ import ast
 import builtins
 from collections.abc import Iterable
 
+_BRANCHES = ("body", "orelse", "finalbody", "handlers", "cases")
+"""Parts of a statement that may be left out when it runs."""
+
 
 def names_read(source: str) -> frozenset[str]:
-    """The names that a cell reads before it gives them a value itself.
+    """The names that a cell reads, or may read, before it gives them a value itself.
 
-    What a function's body reads is looked for when the function is called, so there a name counts only where no
-    statement of the cell gives it a value.
+    A name that gets its value in one branch alone, or in a loop, still counts where it is read after that. What a
+    function's body reads is looked for when the function is called, so there a name counts only where no statement of
+    the cell gives it a value.
 
     Raises:
         SyntaxError: the cell is no Python.
     """
     tree = ast.parse(source)
-    made: set[str] = set()
-    read: set[str] = set()
-    later: set[str] = set()
-    for statement in tree.body:
-        now, in_functions = _read(statement)
-        read |= now - made
-        later |= in_functions
-        made |= _made([statement])
-    return frozenset((read | (later - made)) - set(dir(builtins)))
+    reader = _Reader()
+    made = reader.run(tree.body, frozenset())
+    return frozenset((reader.now | (reader.later - made)) - set(dir(builtins)))
 
 
-def _read(node: ast.AST) -> tuple[set[str], set[str]]:
-    """Names that are read at once, and names that the bodies of functions read."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        now, later = _read_all([node.args, *node.decorator_list, *([node.returns] if node.returns else [])])
-        return now, later | (set().union(*_read_all(node.body)) - _local(node.args, node.body))
-    if isinstance(node, ast.Lambda):
-        now, later = _read_all([node.args])
-        return now, later | (set().union(*_read(node.body)) - _local(node.args, []))
-    if isinstance(node, ast.ClassDef):
-        in_body, later = _read_all(node.body)
-        now, later_outside = _read_all([*node.bases, *node.keywords, *node.decorator_list])
-        return (in_body - _made(node.body)) | now, later | later_outside
-    now, later = _read_all(ast.iter_child_nodes(node))
-    if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
-        names = (name for name in ast.walk(node) if isinstance(name, ast.Name))
-        local = {name.id for name in names if isinstance(name.ctx, ast.Store)}
-        return now - local, later - local
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load | ast.Del):
-        now.add(node.id)
-    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-        now.add(node.target.id)
-    return now, later
+class _Reader:
+    """Follows a cell as it runs.
+
+    Attributes:
+        now: names read by the cell itself, which it had not given a value.
+        later: names read by bodies of functions, which are not their own.
+    """
+
+    def __init__(self) -> None:
+        self.now: set[str] = set()
+        self.later: set[str] = set()
+
+    def run(self, statements: Iterable[ast.AST], made: frozenset[str]) -> frozenset[str]:
+        """Follow statements; `made` are the names that have a value before, the result those that have one after."""
+        for statement in statements:
+            made = self._statement(statement, made)
+        return made
+
+    def _statement(self, node: ast.AST, made: frozenset[str]) -> frozenset[str]:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            self._read([node.args, *node.decorator_list, *([node.returns] if node.returns else [])], made)
+            self._function(node.args, node.body)
+            return made | {node.name}
+        if isinstance(node, ast.ClassDef):
+            self._read([*node.bases, *node.keywords, *node.decorator_list], made)
+            self.run(node.body, made)
+            return made | {node.name}
+        if isinstance(node, ast.With | ast.AsyncWith):
+            self._read(node.items, made)
+            return self.run(node.body, made | _given(node.items))
+        branches = [getattr(node, name) for name in _BRANCHES if isinstance(getattr(node, name, None), list)]
+        if not branches:
+            self._read([node], made)
+            return made | _given([node])
+        inside = {id(statement) for branch in branches for statement in branch}
+        head = [part for part in ast.iter_child_nodes(node) if id(part) not in inside]
+        self._read(head, made)
+        given = _given(head) | ({node.name} if isinstance(node, ast.ExceptHandler) and node.name else frozenset())
+        for branch in branches:
+            self.run(branch, made | given)
+        return made
+
+    def _read(self, nodes: Iterable[ast.AST], made: frozenset[str]) -> None:
+        """Note what expressions read."""
+        for node in nodes:
+            if isinstance(node, ast.Lambda):
+                self._read([node.args], made)
+                self._function(node.args, [node.body])
+            elif isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
+                self._read(ast.iter_child_nodes(node), made | _given(ast.walk(node)))
+            else:
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load | ast.Del):
+                    self.now |= {node.id} - made
+                if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+                    self.now |= {node.target.id} - made
+                self._read(ast.iter_child_nodes(node), made)
+
+    def _function(self, arguments: ast.arguments, body: list[ast.stmt] | list[ast.expr]) -> None:
+        inner = _Reader()
+        own = {argument.arg for argument in ast.walk(arguments) if isinstance(argument, ast.arg)}
+        nodes = [node for statement in body for node in ast.walk(statement)]
+        shared = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
+        made = inner.run(body, frozenset(own))
+        every = made | _given(nodes) - shared
+        self.later |= (inner.now - (every - shared)) | (inner.later - (every - shared))
 
 
-def _read_all(nodes: Iterable[ast.AST]) -> tuple[set[str], set[str]]:
-    now: set[str] = set()
-    later: set[str] = set()
+def _given(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    """Names that get a value in nodes, inner functions and comprehensions left out."""
+    given: set[str] = set()
     for node in nodes:
-        inner_now, inner_later = _read(node)
-        now |= inner_now
-        later |= inner_later
-    return now, later
-
-
-def _local(arguments: ast.arguments, body: list[ast.stmt]) -> set[str]:
-    """Names that belong to a function."""
-    named = {argument.arg for argument in ast.walk(arguments) if isinstance(argument, ast.arg)}
-    return named | (_made(body) - _declared_global(body))
-
-
-def _made(statements: Iterable[ast.AST]) -> set[str]:
-    """Names that statements give a value, those of inner functions and classes left out."""
-    made: set[str] = set()
-    for statement in statements:
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            made.add(statement.name)
-        elif isinstance(statement, ast.Import | ast.ImportFrom):
-            made |= {alias.asname or alias.name.partition(".")[0] for alias in statement.names}
-        elif isinstance(statement, ast.Lambda | ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
-            continue
-        else:
-            if isinstance(statement, ast.Name) and isinstance(statement.ctx, ast.Store):
-                made.add(statement.id)
-            if isinstance(statement, ast.ExceptHandler) and statement.name:
-                made.add(statement.name)
-            if isinstance(statement, ast.MatchAs | ast.MatchStar) and statement.name:
-                made.add(statement.name)
-            made |= _made(ast.iter_child_nodes(statement))
-    return made
-
-
-def _declared_global(body: Iterable[ast.AST]) -> set[str]:
-    nodes = (node for statement in body for node in ast.walk(statement))
-    return {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            given.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            given |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+        elif not isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                given.add(node.id)
+            if isinstance(node, ast.MatchAs | ast.MatchStar | ast.ExceptHandler) and node.name:
+                given.add(node.name)
+            given |= _given(ast.iter_child_nodes(node))
+    return frozenset(given)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import traceback
 from pathlib import Path
 
 
@@ -21,8 +22,13 @@ def main() -> None:
     namespace = new_main()
     namespace.update(load(shipped, keep_devices=True))
     sys.argv = ["notebook"]
-    for name, source in json.loads(Path(cells).read_text(encoding="utf-8")):
-        run_cell(source, name, namespace)
+    *before, (name, source) = json.loads(Path(cells).read_text(encoding="utf-8"))
+    for earlier, its_source in before:
+        try:
+            run_cell(its_source, earlier, namespace)
+        except Exception:  # in the notebook too, people went on
+            traceback.print_exc()
+    run_cell(source, name, namespace)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from peakmem.session.launching import Run
 from peakmem.session.running import Ended
 from peakmem.trace.recorded import EVENT
 
+NO_GPU_USED = "the script ended without using the GPU"
+
 
 def tell_untold_error(recording: dict[str, Any], exit_code: int) -> None:
     """Put it down as the script's error that it ran out of memory, where it kept the error to itself.
@@ -29,6 +31,17 @@ def tell_untold_error(recording: dict[str, Any], exit_code: int) -> None:
         "message": f"CUDA out of memory; the script caught it and ended with exit code {exit_code}",
         "frames": oom["stack"],
     }
+
+
+def trained_elsewhere(recording: dict[str, Any]) -> bool:
+    """Whether a script trained for some steps, but took no memory of the GPU that it found."""
+    took = any(int(device["peak"]["reserved"]) for device in recording["devices"])
+    return bool(recording["steps"]) and not took and recording["oom"] is None and recording["error"] is None
+
+
+def no_gpu_used() -> PeakmemError:
+    """The error that tells of a script that trains on the CPU."""
+    return PeakmemError(NO_GPU_USED, hint="it may train on the CPU: look for a device setting such as --device cuda")
 
 
 def nothing_seen(ended: Ended, run: Run) -> PeakmemError:
@@ -76,10 +89,7 @@ def nothing_seen(ended: Ended, run: Run) -> PeakmemError:
             f"the script used torch {events['no_cuda']['torch']}, a CPU-only build", hint="pip install torch"
         )
     if "torch" in events:
-        return PeakmemError(
-            "the script ended without using the GPU",
-            hint="it may train on the CPU: look for a device setting such as --device cuda",
-        )
+        return no_gpu_used()
     hint = "give the command that trains"
     if set(run.command[1:]) & {"-I", "-E", "-S", "-i"}:
         hint = "python -I, -E and -S and env -i keep peakmem out of the process: leave these options out"

@@ -27,7 +27,7 @@ def test_a_program_stays_as_it_is():
     [
         ((), "there is no command to run"),
         (("no-such-program",), "there is no program 'no-such-program'"),
-        (("model.ipynb",), "model.ipynb is a notebook"),
+        (("model.ipynb",), "there is no file model.ipynb"),
     ],
 )
 def test_what_is_not_there_is_named(words, message):

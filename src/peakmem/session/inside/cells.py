@@ -5,6 +5,7 @@ The standard library alone: `run_notebook.py` loads this in the user's interpret
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 
@@ -44,6 +45,11 @@ def python_of(source: str) -> str:
     that is an empty list.
     """
     lines = source.splitlines()
+    try:
+        ast.parse(source)
+        return "\n".join(lines)  # a line may begin with the operator %
+    except (SyntaxError, ValueError, RecursionError):
+        pass
     first = next((line.split()[0] for line in lines if line.strip()), "")
     if first.startswith("%%") and first not in PYTHON_CELLS:
         return ""
