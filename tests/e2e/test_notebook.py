@@ -36,6 +36,11 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 model = Net()
 optimizer = torch.optim.Adam(model.parameters())
 data = torch.randn(1024, 1000)"""
+OUT_OF_MEMORY = (
+    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 14.74 GiB of which 1.00 GiB is free. "
+    "Including non-PyTorch memory, this process has 13.74 GiB memory in use. Of the allocated memory 13.00 GiB is "
+    "allocated by PyTorch, and 300.00 MiB is reserved by PyTorch but unallocated."
+)
 TRAINING = """model.to(device)
 for step in range(5):
     loss = model(data[:256].to(device)).sum()
@@ -88,10 +93,7 @@ def kernel(tmp_path_factory):
         "no Python": "%%peakmem\nprint(1",
         "failing": "%%peakmem --gpu t4\nx = torch.zeros(3, device='cuda')\nraise ValueError('of the cell')",
         "no memory": "%%peakmem --memory 1GiB\nx = torch.zeros(2**30, device='cuda')",
-        "torch ran out": "raise torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
-        "capacity of 14.74 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 13.74 GiB memory "
-        "in use. Of the allocated memory 13.00 GiB is allocated by PyTorch, and 300.00 MiB is reserved by PyTorch but "
-        "unallocated.')",
+        "torch ran out": f"raise torch.OutOfMemoryError({OUT_OF_MEMORY!r})",
         "explain": "%peakmem explain",
     }
     done = execute(list(cells.values()), tmp_path_factory.mktemp("notebook"))
