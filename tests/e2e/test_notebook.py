@@ -37,9 +37,9 @@ model = Net()
 optimizer = torch.optim.Adam(model.parameters())
 data = torch.randn(1024, 1000)"""
 OUT_OF_MEMORY = (
-    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 14.74 GiB of which 1.00 GiB is free. "
-    "Including non-PyTorch memory, this process has 13.74 GiB memory in use. Of the allocated memory 13.00 GiB is "
-    "allocated by PyTorch, and 300.00 MiB is reserved by PyTorch but unallocated."
+    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 14.74 GiB of which 1.00 GiB is "
+    "free. Including non-PyTorch memory, this process has 13.74 GiB memory in use. Of the allocated memory 13.00 GiB "
+    "is allocated by PyTorch, and 300.00 MiB is reserved by PyTorch but unallocated."
 )
 TRAINING = """model.to(device)
 for step in range(5):
