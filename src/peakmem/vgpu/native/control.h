@@ -67,6 +67,7 @@ struct peakmem_pinned {
 };
 /* Keeps a struct peakmem_pinned up to date in a file from now on, for others to read; 0 if it can't be made. */
 int peakmem_publish_pinned(const char *path);
+uint64_t peakmem_pinned_now(void);
 
 /* Writes a JSON object with its closing zero if it fits into n bytes; gives back its length without the zero. */
 int peakmem_report(char *out, int n);

@@ -156,6 +156,12 @@ std::string pinned_json() {
 
 }  // namespace peakmem
 
+API uint64_t peakmem_pinned_now() {
+  peakmem::Memory &m = peakmem::memory();
+  peakmem::Lock lock(m.mutex);
+  return peakmem::pinned().state.pinned;
+}
+
 API int peakmem_publish_pinned(const char *path) {
   using namespace peakmem;
   Memory &m = memory();
