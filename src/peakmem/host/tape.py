@@ -27,8 +27,10 @@ SHORTEST_PAGES = 0.05
 """Seconds between two counts of pages, at least."""
 GROWN = 1.02
 """Pages are counted sooner once the counters exceed those of the last count by this factor."""
-SOONER = 10
+SOONER = 4
 """How many times sooner."""
+NEW_AFTER = 0.2
+"""A new process is counted sooner too, once it has lived so many seconds: workers of a DataLoader come and go."""
 MOST_POINTS = 1500
 
 
@@ -206,7 +208,9 @@ class Tape:
             processes=tuple(_process_peak(one) for one in self._processes.values()),
             highest=self._highest,
             at_peaks={
-                one.stat.pid: (one.at_highest, one.extra) for one in self._processes.values() if one.at_highest is not None
+                one.stat.pid: (one.at_highest, one.extra)
+                for one in self._processes.values()
+                if one.at_highest is not None
             },
             rss=self._rss,
             uss=self._uss,
@@ -253,7 +257,7 @@ class Tape:
             self._group_highest = max(self._group_highest, self._group.current() or 0)
         gpu = self._gpu(set(residents)) if self._gpu is not None else 0
         self._counters.taken(time.thread_time() - before)
-        if residents and self._pages_are_due(total):
+        if residents and self._pages_are_due(total, now):
             self._count_pages(residents, extras, total, now)
         self._points.append(_Point(now, total, self._last_pss, shm, len(residents), gpu))
         if len(self._points) > 2 * MOST_POINTS:
@@ -271,15 +275,15 @@ class Tape:
         if process.at_highest is None or found.rss + extra >= process.at_highest.rss + process.extra:
             process.at_highest, process.extra = found, extra
 
-    def _pages_are_due(self, total: int) -> bool:
-        now = time.monotonic()
+    def _pages_are_due(self, total: int, now: float) -> bool:
+        sooner = 1
         if total > GROWN * self._rss_at_pages:
-            return now >= self._pages.due - (1 - 1 / SOONER) * self._pages.took / self._pages.share
-        return now >= self._pages.due
+            sooner = SOONER
+        if any(not one.pss and one.last == now and now - one.first > NEW_AFTER for one in self._processes.values()):
+            sooner = SOONER * SOONER
+        return time.monotonic() >= self._pages.due - (1 - 1 / sooner) * self._pages.took / self._pages.share
 
-    def _count_pages(
-        self, residents: dict[int, Resident], extras: dict[int, int], total: int, now: float
-    ) -> None:
+    def _count_pages(self, residents: dict[int, Resident], extras: dict[int, int], total: int, now: float) -> None:
         before = time.thread_time()
         usages = {}
         for pid in residents:

@@ -73,7 +73,8 @@ class HostMemory:
         storages = {}
         for thing in gc.get_objects():
             try:
-                if isinstance(thing, torch.Tensor) and thing.device.type == "cpu" and thing.is_pinned():
+                # Not isinstance: it asks things for their __class__, which some answer with a warning.
+                if issubclass(type(thing), torch.Tensor) and thing.device.type == "cpu" and thing.is_pinned():
                     storage = thing.untyped_storage()
                     storages[storage.data_ptr()] = storage.nbytes()
             except Exception:

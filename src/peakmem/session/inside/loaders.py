@@ -116,7 +116,7 @@ def _bytes(value, depth=0):
         return value.numel() * value.element_size() if value.device.type == "cpu" else 0
     if depth >= _DEPTH:
         return 0
-    if isinstance(value, dict) or hasattr(value, "keys") and hasattr(value, "values"):
+    if isinstance(value, dict) or (hasattr(value, "keys") and hasattr(value, "values")):
         return sum(_bytes(item, depth + 1) for item in value.values())
     if isinstance(value, (list, tuple)):
         return sum(_bytes(item, depth + 1) for item in value)

@@ -53,13 +53,13 @@ def weigh(*roots, seconds=0.5):
     found = Weighed()
     chance = random.Random(0)  # not the script's own generator
     seen = set()
-    buffers = set()
+    buffers: set = set()
     waiting = [(root, 1.0) for root in roots]
     deadline = time.monotonic() + seconds
     looked_at = 0
     while waiting:
         thing, weight = waiting.pop()
-        if id(thing) in seen or isinstance(thing, _SKIPPED):
+        if id(thing) in seen or issubclass(type(thing), _SKIPPED):
             continue
         seen.add(id(thing))
         looked_at += 1
@@ -91,14 +91,14 @@ def _look(thing, weight, found, buffers, chance):
         _tensor(thing, weight, found, buffers)
         return ()
     found.objects += weight * _size(thing)
-    if isinstance(thing, dict):
+    if issubclass(kind, dict):
         keys = _sample(list(thing), chance) if len(thing) > MOST_ITEMS else [(key, 1.0) for key in thing]
         values = [(thing[key], 1.0) for key, _ in keys] if kind is dict else []
         if kind is dict and len(thing) > MOST_ITEMS:
             return keys + _scaled(values, len(thing))
         return keys + values if kind is dict else [(part, 1.0) for part in gc.get_referents(thing)]
-    if isinstance(thing, (list, tuple, set, frozenset)) and len(thing) > MOST_ITEMS:
-        return _sample(thing if isinstance(thing, (list, tuple)) else list(thing), chance)
+    if issubclass(kind, (list, tuple, set, frozenset)) and len(thing) > MOST_ITEMS:
+        return _sample(thing if issubclass(kind, (list, tuple)) else list(thing), chance)
     return [(part, 1.0) for part in gc.get_referents(thing)]
 
 
@@ -113,7 +113,7 @@ def _scaled(chosen, count):
 
     How many there are is estimated from how often the same was met (Chao's estimator of 1984).
     """
-    times = {}
+    times: dict = {}
     for item, _ in chosen:
         times[id(item)] = times.get(id(item), 0) + 1
     once = sum(1 for n in times.values() if n == 1)
@@ -151,7 +151,7 @@ def _is_array(kind):
 
 def _is_tensor(thing):
     torch = sys.modules.get("torch")
-    return torch is not None and isinstance(thing, torch.Tensor)
+    return torch is not None and issubclass(type(thing), torch.Tensor)
 
 
 def _array(array, weight, found, buffers, chance):
