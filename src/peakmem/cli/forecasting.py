@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -11,7 +12,10 @@ from typing import Any, Protocol
 
 from peakmem.allocator.replay import Replayer
 from peakmem.forecast.build import Card, build_forecast, failed_for_memory, has_convolutions, used_cudnn
+from peakmem.forecast.host import Host
+from peakmem.forecast.host_side import host_side
 from peakmem.forecast.model import Forecast, Range
+from peakmem.host.cuda_driver import driver_memory
 from peakmem.session.command import as_typed
 from peakmem.session.failing import no_gpu_used, nothing_seen, tell_untold_error, trained_elsewhere
 from peakmem.session.launching import Run, alloc_conf_in_force, launch
@@ -90,11 +94,13 @@ def make_forecast(
             ended = launch(plan, limited=True, on_progress=progress.line)
             recorded = _recorded(ended, plan)
     without_limit = None
+    longest = ended
     if failed_for_memory(recorded.recording) and not ended.interrupted:
         progress.say("it does not fit; running again without a limit, to say how much it needs")
         again = launch(plan, limited=False, on_progress=progress.line)
         if not again.interrupted or again.outcome.recordings:
             without_limit = _recorded(again, plan)
+            longest = again
         ended = replace(ended, interrupted=again.interrupted)
     alloc_conf = alloc_conf_in_force(plan)
     recording = (without_limit or recorded).recording
@@ -117,6 +123,7 @@ def make_forecast(
         floor=floor,
         trace=trace,
     )
+    forecast = replace(forecast, host=_host(longest, recording, plan, forecast))
     if ended.interrupted or ended.timed_out:
         how = "interrupted" if ended.interrupted else f"stopped after {plan.timeout:g} s"
         forecast = replace(forecast, error=None, notes=(f"{how}: this is what was seen until then", *forecast.notes))
@@ -130,6 +137,21 @@ def make_forecast(
             forecast = replace(forecast, notes=(note, *forecast.notes))
     forecast = replace(forecast, seconds=round(time.monotonic() - started, 2))
     return Made(forecast=forecast, ended=ended, recording=recording, trace=trace)
+
+
+def _host(ended: Ended, main: dict[str, Any], plan: Run, forecast: Forecast) -> Host | None:
+    """The host's side of the run that went furthest."""
+    if ended.taped is None:
+        return None
+    lazy = os.environ.get("CUDA_MODULE_LOADING", "LAZY") != "EAGER"
+    return host_side(
+        ended.outcome.recordings,
+        main,
+        ended.taped,
+        driver=driver_memory(lazy=lazy),
+        roles=forecast.roles_at_peak,
+        ranks=plan.ranks_per_node,
+    )
 
 
 def _recorded(ended: Ended, plan: Run) -> Recorded:

@@ -38,6 +38,9 @@ class RunOptions:
     output: str = "hide"
     measure: bool = False
     against: str | None = None
+    ranks_per_node: int | None = None
+    request: str | None = None
+    margin: str | None = None
     json_target: str | None = None
     save_target: str | None = None
     force: bool = False
@@ -83,6 +86,7 @@ def plan_run(options: RunOptions) -> tuple[Run, Card]:
         cudnn=options.cudnn,
         question=question,
         timeout=options.timeout,
+        ranks_per_node=options.ranks_per_node,
     )
     card = Card.of(device, context=context, context_error=error)
     return plan, card

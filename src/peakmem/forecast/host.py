@@ -65,6 +65,77 @@ class HostCourse:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class HostPinned:
+    """Pinned host memory of the process that trains, where it was highest.
+
+    Attributes:
+        bytes: of blocks that the driver gave (cudaHostAlloc), whole pages; counted exactly.
+        requested: of tensors that lie in them, as far as they lived when it was looked at; None: not looked at.
+        registered: of ordinary memory that was pinned afterwards (cudaHostRegister).
+        blocks: sizes of blocks, largest first, and how many there were of each.
+        rounded: whether PyTorch's allocator rounds requests up to powers of two, as versions from 1.11 on do.
+    """
+
+    bytes: int
+    requested: int | None
+    registered: int
+    blocks: tuple[tuple[int, int], ...]
+    rounded: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostLoader:
+    """A DataLoader with worker processes.
+
+    Attributes:
+        dataset: name of the data set's class.
+        workers: how many processes.
+        start: how they are started: "fork", "spawn" or "forkserver".
+        prefetch: batches that each worker makes in advance.
+        batch: bytes of the tensors of a batch, the largest that was seen.
+        pin_memory: whether batches are copied to pinned memory.
+        objects: of the data set, Python objects with reference counts: forked workers copy them page by page.
+        buffers: of the data set, data of arrays and tensors: forked workers share them.
+        mapped: of the data set, data of mapped files: all processes of the machine share them.
+        partial: the data set is so intricate that it was not weighed to its end: the figures are too low.
+        largest_worker: highest memory that one worker had for itself (USS) while it was watched.
+        shm: most that its batches take of /dev/shm: workers x prefetch batches that wait, and one in use.
+        growth: by how much more the workers' memory can grow than was seen, all together; an upper bound.
+    """
+
+    dataset: str
+    workers: int
+    start: str
+    prefetch: int
+    batch: int
+    pin_memory: bool
+    objects: int
+    buffers: int
+    mapped: int
+    partial: bool
+    largest_worker: int
+    shm: int
+    growth: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostLater:
+    """Memory that a longer or another run takes beyond what was seen.
+
+    Attributes:
+        name: what it is.
+        bytes: how much.
+        counted: whether `Host.node_peak` has it.
+        note: why.
+    """
+
+    name: str
+    bytes: int
+    counted: bool
+    note: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Host:
     """What the processes of a run take of the host's memory.
 
@@ -81,6 +152,19 @@ class Host:
         course: resident memory over time; None where it was not recorded.
         step: number of the step in which the peak was reached, from 0; None before the first.
         phase: phase in which it was reached.
+        pinned: highest pinned memory, bytes.
+        pinning: of it in particular; None where there is none.
+        driver: what NVIDIA's driver takes of host memory in each process that uses a GPU: an estimate, in `peak_rss`.
+        driver_error: its stated error, plus or minus.
+        loaders: the DataLoaders with workers.
+        later: what comes on top of what was seen.
+        shm: most that lies in /dev/shm at a time.
+        ranks: processes that train, on one node.
+        per_rank: what each of them takes of a node, its workers included, beside what all share.
+        shared: what they share: libraries and other files.
+        node_peak: most that the run takes of one node: `shared` + `ranks` x `per_rank`, with all of `later` that is
+            counted; None: not looked at.
+        note: in words, how all this is known.
     """
 
     peak_rss: int
@@ -94,3 +178,15 @@ class Host:
     course: HostCourse | None = None
     step: int | None = None
     phase: str | None = None
+    pinned: int = 0
+    pinning: HostPinned | None = None
+    driver: int = 0
+    driver_error: int = 0
+    loaders: tuple[HostLoader, ...] = ()
+    later: tuple[HostLater, ...] = ()
+    shm: int = 0
+    ranks: int = 1
+    per_rank: int = 0
+    shared: int = 0
+    node_peak: int | None = None
+    note: str = ""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from peakmem.forecast.host import Host
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -284,7 +286,7 @@ class Forecast:
     roles_at_peak: dict[str, int] = field(default_factory=dict)
     holders_at_peak: tuple[Holder, ...] = ()
     unneeded_at_peak: tuple[Unneeded, ...] = ()
-    host: dict[str, int] = field(default_factory=dict)
+    host: Host | None = None
     assumptions: tuple[Assumption, ...] = ()
     notes: tuple[str, ...] = ()
     changed: tuple[Changed, ...] = ()

@@ -27,8 +27,10 @@ SHORTEST_PAGES = 0.05
 """Seconds between two counts of pages, at least."""
 GROWN = 1.02
 """Pages are counted sooner once the counters exceed those of the last count by this factor."""
-SOONER = 10
+SOONER = 4
 """How many times sooner."""
+NEW_AFTER = 0.2
+"""A new process is counted sooner too, once it has lived so many seconds: workers of a DataLoader come and go."""
 MOST_POINTS = 1500
 
 
@@ -40,18 +42,23 @@ class Moment:
         seconds: from the start.
         usages: pages by process number.
         residents: counters by process number.
-        extra: what `Tape`'s `extra` gave.
+        extras: what `Tape`'s `extra` gave, by process number.
     """
 
     seconds: float
     usages: dict[int, Usage]
     residents: dict[int, Resident]
-    extra: int = 0
+    extras: dict[int, int]
 
     @property
     def pss(self) -> int:
         """Sum over the tree."""
         return sum(one.pss for one in self.usages.values())
+
+    @property
+    def extra(self) -> int:
+        """Sum over the tree."""
+        return sum(self.extras.values())
 
     @property
     def uss(self) -> int:
@@ -72,6 +79,7 @@ class Taped:
         points: over time.
         processes: one by one, in the order in which they began.
         highest: when PSS (with `extra`) was highest; None if nothing was seen.
+        at_peaks: for each process the counters and the extra when their sum was highest.
         rss, uss, swap, shm: highest sums over the tree.
         groups: the control groups of the root process, the innermost first.
         group_before, group_highest: charge of the innermost.
@@ -83,6 +91,7 @@ class Taped:
     points: Points
     processes: tuple[ProcessPeak, ...]
     highest: Moment | None
+    at_peaks: dict[int, tuple[Resident, int]]
     rss: int
     uss: int
     swap: int
@@ -105,6 +114,7 @@ class _Process:
     pss: int = 0
     uss: int = 0
     at_highest: Resident | None = None
+    extra: int = 0
 
 
 @dataclass
@@ -140,7 +150,8 @@ class Tape:
         root: number of the process at the top; it must be a child of ours that was not waited for.
         share: of wall time that looking may take.
         gpu: gives the GPU memory that these processes use now, bytes.
-        extra: gives bytes by process number that count as resident although the counters don't show them, or less.
+        extra: gives for a process the bytes that count as resident although the counters don't show them (negative:
+            those that don't count); None: the process is not looked at any more.
     """
 
     def __init__(
@@ -149,7 +160,7 @@ class Tape:
         *,
         share: float = SHARE,
         gpu: Callable[[set[int]], int] | None = None,
-        extra: Callable[[int], int] | None = None,
+        extra: Callable[[int], int | None] | None = None,
     ) -> None:
         self._root = root
         self._tree = ProcessTree(root)
@@ -196,6 +207,11 @@ class Tape:
             points=_columns(self._points, with_gpu=self._gpu is not None),
             processes=tuple(_process_peak(one) for one in self._processes.values()),
             highest=self._highest,
+            at_peaks={
+                one.stat.pid: (one.at_highest, one.extra)
+                for one in self._processes.values()
+                if one.at_highest is not None
+            },
             rss=self._rss,
             uss=self._uss,
             swap=self._swap,
@@ -224,11 +240,13 @@ class Tape:
         before = time.thread_time()
         now = time.monotonic() - self._started
         residents: dict[int, Resident] = {}
+        extras: dict[int, int] = {}
         for stat in self._tree.look():
-            found = resident(stat.pid)
-            if found is not None:
-                residents[stat.pid] = found
-                self._note(stat, found, now)
+            extra = self._extra(stat.pid) if self._extra is not None else 0
+            found = resident(stat.pid) if extra is not None else None
+            if found is not None and extra is not None:
+                residents[stat.pid], extras[stat.pid] = found, extra
+                self._note(stat, found, extra, now)
         total = sum(one.rss for one in residents.values())
         self._rss = max(self._rss, total)
         self._samples += 1
@@ -239,13 +257,13 @@ class Tape:
             self._group_highest = max(self._group_highest, self._group.current() or 0)
         gpu = self._gpu(set(residents)) if self._gpu is not None else 0
         self._counters.taken(time.thread_time() - before)
-        if residents and self._pages_are_due(total):
-            self._count_pages(residents, total, now)
+        if residents and self._pages_are_due(total, now):
+            self._count_pages(residents, extras, total, now)
         self._points.append(_Point(now, total, self._last_pss, shm, len(residents), gpu))
         if len(self._points) > 2 * MOST_POINTS:
             self._points = _thinned(self._points)
 
-    def _note(self, stat: Stat, found: Resident, now: float) -> None:
+    def _note(self, stat: Stat, found: Resident, extra: int, now: float) -> None:
         key = (stat.pid, stat.started)
         process = self._processes.get(key)
         if process is None:
@@ -254,28 +272,28 @@ class Tape:
             process.command = command_line(stat.pid) or process.command
         process.last = now
         process.rss = max(process.rss, found.peak)
-        if process.at_highest is None or found.rss >= process.at_highest.rss:
-            process.at_highest = found
+        if process.at_highest is None or found.rss + extra >= process.at_highest.rss + process.extra:
+            process.at_highest, process.extra = found, extra
 
-    def _pages_are_due(self, total: int) -> bool:
-        now = time.monotonic()
+    def _pages_are_due(self, total: int, now: float) -> bool:
+        sooner = 1
         if total > GROWN * self._rss_at_pages:
-            return now >= self._pages.due - (1 - 1 / SOONER) * self._pages.took / self._pages.share
-        return now >= self._pages.due
+            sooner = SOONER
+        if any(not one.pss and one.last == now and now - one.first > NEW_AFTER for one in self._processes.values()):
+            sooner = SOONER * SOONER
+        return time.monotonic() >= self._pages.due - (1 - 1 / sooner) * self._pages.took / self._pages.share
 
-    def _count_pages(self, residents: dict[int, Resident], total: int, now: float) -> None:
+    def _count_pages(self, residents: dict[int, Resident], extras: dict[int, int], total: int, now: float) -> None:
         before = time.thread_time()
         usages = {}
-        extra = 0
         for pid in residents:
             found = usage(pid)
             if found is not None:
                 usages[pid] = found
-                extra += self._extra(pid) if self._extra is not None else 0
         self._pages.taken(time.thread_time() - before)
         self._page_samples += 1
         self._rss_at_pages = total
-        moment = Moment(seconds=now, usages=usages, residents=residents, extra=extra)
+        moment = Moment(seconds=now, usages=usages, residents=residents, extras=extras)
         self._last_pss = moment.pss
         self._uss = max(self._uss, moment.uss)
         self._swap = max(self._swap, moment.swap)

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from peakmem.forecast.model import Forecast, OutOfMemory, Range
+from peakmem.report.host_side import host_section
 from peakmem.report.roles import who_holds_it
 from peakmem.report.wording import (
     VERDICT_WORDS,
@@ -36,6 +37,8 @@ def print_forecast(forecast: Forecast, console: Console) -> None:
         parts += [_convolution_range(forecast.convolution_range), Text()]
     if forecast.steps:
         parts += [_steps(forecast), Text()]
+    if forecast.host is not None and forecast.host.node_peak is not None:
+        parts += host_section(forecast.host)
     parts += _remarks(forecast)
     with console.capture() as capture:
         console.print(Padding(Group(*parts), (1, 0, 0, 1), expand=False))

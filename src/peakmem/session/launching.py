@@ -36,6 +36,7 @@ class Run:
         question: what the watched processes are asked.
         timeout: seconds after which the run is stopped.
         variables: environment variables of the command beside those that it inherits.
+        ranks_per_node: processes that will train on one node; None: as many as the command starts.
     """
 
     command: tuple[str, ...]
@@ -47,6 +48,7 @@ class Run:
     question: Question = field(default_factory=Question)
     timeout: float | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
+    ranks_per_node: int | None = None
 
 
 def launch(

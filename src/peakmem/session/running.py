@@ -18,12 +18,16 @@ from pathlib import Path
 from typing import IO, Any
 
 from peakmem.errors import PeakmemError
+from peakmem.host.pinned import PinnedPages
+from peakmem.host.tape import Tape, Taped
 from peakmem.session.reading import Outcome, read_outcome
 
 _HERE = Path(__file__).parent
 INTERRUPT_GRACE_SECONDS = 10
 KEPT_LINES = 200
 MOST_OF_A_LINE = 2000
+TAPE_SHARE = 0.006
+"""Of wall time that each clock of the measuring tape may take: runs on the virtual GPU are short."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +56,7 @@ class Ended:
         last_lines: the end of what the command printed.
         lines: how many lines it printed.
         seconds: wall time.
+        taped: the host memory of its processes.
     """
 
     outcome: Outcome
@@ -61,6 +66,7 @@ class Ended:
     last_lines: tuple[str, ...]
     lines: int
     seconds: float
+    taped: Taped | None = None
 
 
 def run_session(
@@ -106,6 +112,7 @@ def run_session(
             raise PeakmemError(f"{command[0]!r} can't be started: {error.strerror or error}") from error
         assert process.stdout is not None
         output = _Output(process.stdout, on_line)
+        tape = Tape(process.pid, share=TAPE_SHARE, extra=PinnedPages(folder)).start()
         following = _Following(folder, on_progress)
         interrupted = timed_out = False
         try:
@@ -123,6 +130,7 @@ def run_session(
         except KeyboardInterrupt:
             interrupted = True
             _end(process)
+        taped = tape.stop()
         _sweep(process, folder)
         output.join()
         following.look()
@@ -134,6 +142,7 @@ def run_session(
             last_lines=tuple(output.last),
             lines=output.count,
             seconds=time.monotonic() - started,
+            taped=taped,
         )
 
 

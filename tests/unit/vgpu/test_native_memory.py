@@ -221,3 +221,92 @@ result += [figures(), memory()[1]]
     assert too_large == -2
     assert last == [32 * MIB, 64 * MIB, 512, 40 * MIB + 512]
     assert left_at_last == 96 * MIB
+
+
+_PINNED = """
+import os, struct
+def pin(size):
+    out = ctypes.c_void_p()
+    assert gpu.cudaHostAlloc(ctypes.byref(out), ctypes.c_size_t(size), 0) == 0
+    return out.value
+def published(path):
+    return list(struct.unpack("5Qq", open(path, "rb").read()))
+"""
+
+
+def test_pinned_memory_is_counted_in_whole_pages_and_given_back(native: Native) -> None:
+    code = """
+a, b = pin(1), pin(3 * MIB)
+gpu.cudaFreeHost(ctypes.c_void_p(a))
+result = [report()["pinned"], gpu.cudaFreeHost(ctypes.c_void_p(a)), gpu.cudaFreeHost(None)]
+"""
+    pinned, again, nothing = native(_PINNED + code)
+    assert pinned == {
+        "now": 3 * MIB,
+        "peak": 3 * MIB + 4096,
+        "registered": 0,
+        "registered_peak": 0,
+        "allocations": 2,
+        "blocks_at_peak": [[4096, 1], [3 * MIB, 1]],
+    }
+    assert (again, nothing) == (1, 0)
+
+
+def test_pinned_memory_is_published_with_what_is_resident_of_it(native: Native, tmp_path: Path) -> None:
+    code = f"""
+path = {str(tmp_path / "pinned")!r}.encode()
+assert gpu.peakmem_publish_pinned(path) == 1
+a = pin(64 * MIB)
+before = published(path)
+written = lambda: os.fstat(before[5]).st_blocks * 512
+untouched = written()
+ctypes.memset(a, 1, 8 * MIB)
+touched = written()
+gpu.cudaFreeHost(ctypes.c_void_p(a))
+result = [before[:5], untouched, touched, written(), published(path)[:5]]
+"""
+    before, untouched, touched, freed, after = native(_PINNED + code)
+    assert before == [64 * MIB, 64 * MIB, 0, 0, 0]
+    assert (untouched, touched, freed) == (0, 8 * MIB, 0)
+    assert after == [0, 64 * MIB, 0, 0, 0]
+
+
+def test_more_may_be_pinned_than_the_machine_has(native: Native) -> None:
+    assert native(_PINNED + "a = pin(2**42); ctypes.memset(a, 1, 1); result = report()['pinned']['now']") == 2**42
+
+
+def test_a_forked_process_neither_publishes_nor_takes_pages_from_its_parent(native: Native, tmp_path: Path) -> None:
+    code = f"""
+path = {str(tmp_path / "pinned")!r}.encode()
+gpu.peakmem_publish_pinned(path)
+a = pin(2 * MIB)
+ctypes.memset(a, 7, 2 * MIB)
+child = os.fork()
+if not child:
+    gpu.cudaFreeHost(ctypes.c_void_p(a))
+    pin(MIB)
+    os._exit(0)
+os.waitpid(child, 0)
+result = [published(path)[0], ctypes.string_at(a + MIB, 1)[0]]
+"""
+    assert native(_PINNED + code) == [2 * MIB, 7]
+
+
+def test_registered_memory_is_counted_with_what_a_gpu_would_make_resident(native: Native, tmp_path: Path) -> None:
+    code = f"""
+import mmap
+path = {str(tmp_path / "pinned")!r}.encode()
+gpu.peakmem_publish_pinned(path)
+block = mmap.mmap(-1, 4 * MIB)
+address = ctypes.addressof(ctypes.c_char.from_buffer(block))
+block[:MIB] = b"x" * MIB
+register = lambda: gpu.cudaHostRegister(ctypes.c_void_p(address), ctypes.c_size_t(4 * MIB), 0)
+register()
+during = published(path)
+done = [gpu.cudaHostUnregister(ctypes.c_void_p(address)), gpu.cudaHostUnregister(ctypes.c_void_p(address))]
+result = [during[2:5], published(path)[2:5], done]
+"""
+    during, after, done = native(_PINNED + code)
+    assert during == [4 * MIB, 4 * MIB, 3 * MIB]
+    assert after == [0, 4 * MIB, 0]
+    assert done == [0, 1]

@@ -1,6 +1,7 @@
 """The control interface of the virtual GPU (`vgpu/native/control.h`), found in this very process."""
 
 import ctypes
+import os
 
 
 class Native:
@@ -29,6 +30,8 @@ class Native:
             library.peakmem_operator_names.restype = ctypes.c_char_p
             library.peakmem_running_operators.argtypes = [ctypes.c_char_p, ctypes.c_int]
             library.peakmem_report.argtypes = [ctypes.c_char_p, ctypes.c_int]
+            library.peakmem_publish_pinned.argtypes = [ctypes.c_char_p]
+            library.peakmem_pinned_now.restype = ctypes.c_uint64
         except AttributeError as error:
             raise OSError(f"the virtual GPU is not loaded in this process ({error})") from None
         self._library = library
@@ -71,6 +74,14 @@ class Native:
         text = ctypes.create_string_buffer(1 << 14)
         self._library.peakmem_running_operators(text, len(text))
         return text.value.decode("utf-8", "replace").splitlines()
+
+    def publish_pinned(self, path):
+        """Keep the file `path` up to date about pinned memory (`struct peakmem_pinned`), for others to read."""
+        return bool(self._library.peakmem_publish_pinned(os.fsencode(path)))
+
+    def pinned(self):
+        """Bytes of pinned host memory now."""
+        return self._library.peakmem_pinned_now()
 
     def report(self):
         """What the library answered by a substitute, an estimate or not at all: JSON text."""

@@ -65,6 +65,7 @@ def describe(watch, reason):
         "reads_told": watch._values.reads_told(),
         "assumptions": plain(watch._values.assumptions() + watch.ledger.rows()),
         "library": json.loads(watch.native.report()),
+        "host": plain(watch.host.describe()),
     }
 
 

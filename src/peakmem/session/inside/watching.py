@@ -11,6 +11,7 @@ import weakref
 from . import distributed, stopping
 from .contexts import Contexts
 from .graph import look_at_nodes, mark_nodes
+from .host_memory import HostMemory
 from .modules import ModuleTracker
 from .native import Native
 from .owners import Owners
@@ -111,6 +112,7 @@ class Watch:
         self._optimizer_before = None
         self._lock = threading.RLock()  # a signal handler may end the process while it is held
         self.owners = Owners(torch, self.modules, self._optimizers, native.event_count)
+        self.host = HostMemory(torch, native, settings.folder)
 
     # ------------------------------------------------------------------ set-up
 
@@ -144,6 +146,7 @@ class Watch:
             from . import changes
 
             self.changes = changes.install(self, self.settings.changes)
+        self.host.install()
         self._watch_the_end()
         self.writer.progress("torch", torch=torch.__version__)
 
@@ -152,6 +155,7 @@ class Watch:
             return
         torch = self.torch
         self._started = True
+        self.host.cuda_started()
         if self.settings.record:
             context = "alloc" if self.settings.stacks else None
             torch.cuda.memory._record_memory_history("all", context=context, stacks="python")
@@ -225,6 +229,7 @@ class Watch:
         else:  # nothing was counted yet: the child may be the one that trains
             self._pid = os.getpid()
             self._lock = threading.RLock()
+            self.host.publish()
 
     # ------------------------------------------------------------------- hooks
 
@@ -258,6 +263,7 @@ class Watch:
         self.writer.progress("step", step=len(self.clock.steps), allocated=step.allocated, reserved=step.reserved)
         self.contexts.forget_old_nodes()
         self.owners.step_done()
+        self.host.step_done()
         if self.clock.enough():
             self.finish("enough")
             stopping.stop()
@@ -301,6 +307,7 @@ class Watch:
             if self._finished or os.getpid() != self._pid:
                 return
             self._finished = True
+        self.host.close()
         last = getattr(sys, "last_value", None)  # uncaught, and told to a hook that took the place of ours
         if self._error is None and last is not None:
             self._error = _describe(type(last), last, last.__traceback__)

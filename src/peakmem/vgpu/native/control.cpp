@@ -8,6 +8,7 @@
 #include "device.h"
 #include "kernels.h"
 #include "notes.h"
+#include "pinned.h"
 #include "reads.h"
 
 API int peakmem_report(char *out, int n) {
@@ -21,7 +22,7 @@ API int peakmem_report(char *out, int n) {
                  ", \"allocations\": " + std::to_string(d.allocations) + ", \"frees\": " + std::to_string(d.frees) +
                  ", \"failures\": " + std::to_string(d.failures) + "}";
   }
-  std::string json = "{\"devices\": [" + devices + "], \"reads\": {" + reads_json() + "}, \"launches\": " + std::to_string(launches()) + ", " + notes_json() + "}";
+  std::string json = "{\"devices\": [" + devices + "], \"reads\": {" + reads_json() + "}, \"launches\": " + std::to_string(launches()) + ", " + pinned_json() + ", " + notes_json() + "}";
   if (out && n > 0 && json.size() < (size_t)n) memcpy(out, json.c_str(), json.size() + 1);
   return (int)json.size();
 }

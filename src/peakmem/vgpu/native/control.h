@@ -58,6 +58,17 @@ const char *peakmem_operator_names(void);
  * as fits into n bytes. Gives back how many names were written. */
 int peakmem_running_operators(char *out, int n);
 
+/* Pinned host memory of this process, bytes. */
+struct peakmem_pinned {
+  uint64_t pinned, pinned_peak;         /* cudaHostAlloc: whole pages, resident on a GPU, here only once written */
+  uint64_t registered, registered_peak; /* cudaHostRegister */
+  uint64_t registered_absent;           /* of `registered`, pages that were not resident when they were registered */
+  int64_t file;                         /* descriptor of the file that holds what is written of `pinned`; -1: none */
+};
+/* Keeps a struct peakmem_pinned up to date in a file from now on, for others to read; 0 if it can't be made. */
+int peakmem_publish_pinned(const char *path);
+uint64_t peakmem_pinned_now(void);
+
 /* Writes a JSON object with its closing zero if it fits into n bytes; gives back its length without the zero. */
 int peakmem_report(char *out, int n);
 

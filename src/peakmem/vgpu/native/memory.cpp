@@ -7,6 +7,7 @@
 #include "cuda_declarations.h"
 #include "device.h"
 #include "notes.h"
+#include "pinned.h"
 #include "reads.h"
 #include "streams.h"
 #include "uses.h"
@@ -33,18 +34,6 @@ int fill(void *to, int value, size_t n) {
   return kSuccess;
 }
 
-int pin(void *p, size_t n) {
-  Memory &m = memory();
-  Lock lock(m.mutex);
-  m.host[(uintptr_t)p] = n;
-  return kSuccess;
-}
-bool unpin(void *p) {
-  Memory &m = memory();
-  Lock lock(m.mutex);
-  return m.host.erase((uintptr_t)p) > 0;
-}
-
 }  // namespace
 
 API int cudaMalloc(void **p, size_t n) { return allocate(p, n); }
@@ -65,21 +54,11 @@ API int cudaMemGetInfo(size_t *free_bytes, size_t *total) {
   return kSuccess;
 }
 
-API int cudaHostAlloc(void **p, size_t n, unsigned) {
-  *p = nullptr;
-  void *block = nullptr;
-  if (posix_memalign(&block, 4096, n ? n : 1)) return fail(kOutOfMemory);
-  *p = block;
-  return pin(block, n);
-}
-API int cudaMallocHost(void **p, size_t n) { return cudaHostAlloc(p, n, 0); }
-API int cudaFreeHost(void *p) {
-  if (p && !unpin(p)) return fail(kInvalidValue);
-  free(p);
-  return kSuccess;
-}
-API int cudaHostRegister(void *p, size_t n, unsigned) { return pin(p, n); }
-API int cudaHostUnregister(void *p) { return unpin(p) ? (int)kSuccess : fail(kInvalidValue); }
+API int cudaHostAlloc(void **p, size_t n, unsigned) { return host_allocate(p, n); }
+API int cudaMallocHost(void **p, size_t n) { return host_allocate(p, n); }
+API int cudaFreeHost(void *p) { return host_free(p); }
+API int cudaHostRegister(void *p, size_t n, unsigned) { return host_register(p, n); }
+API int cudaHostUnregister(void *p) { return host_unregister(p); }
 API int cudaHostGetDevicePointer(void **device, void *host, unsigned) { return *device = host, kSuccess; }
 API int cudaPointerGetAttributes(PointerAttributes *a, const void *p) {
   Memory &m = memory();

@@ -1,0 +1,106 @@
+"""What every rendering says of the host's side of a GPU job, in the same words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from peakmem.units import MIB, format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from peakmem.forecast.host import Host, HostLoader, HostPinned
+
+_SMALL = 8 * MIB
+"""Parts below this size are told together."""
+_WORTH_A_WORD = 256 * MIB
+"""From this size on a waste of host memory is pointed out."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostRow:
+    """A line of the section.
+
+    Attributes:
+        name: what it is.
+        size: how much, as text.
+        remark: where it comes from.
+        is_sum: whether it is a sum.
+    """
+
+    name: str
+    size: str
+    remark: str
+    is_sum: bool = False
+
+
+def host_rows(host: Host) -> tuple[HostRow, ...]:
+    """The lines: the peak of the process that trains with its parts, then all processes, then a node."""
+    return tuple(_rows(host))
+
+
+def _rows(host: Host) -> Iterator[HostRow]:
+    yield HostRow(name="host memory", size=format_size(host.peak_rss), remark="of the process that trains", is_sum=True)
+    small = 0
+    for part in host.parts:
+        if part.bytes < _SMALL and part.source != "estimated":
+            small += part.bytes
+            continue
+        remark = part.note
+        if part.name == "driver":
+            remark = f"estimate, ± {format_size(host.driver_error, digits=0)}"
+        if part.name == "pinned" and host.pinning is not None:
+            remark = pinned_text(host.pinning)
+        yield HostRow(name=part.name, size=f"+ {format_size(part.bytes)}", remark=remark)
+    if small:
+        yield HostRow(name="others", size=f"+ {format_size(small)}", remark="")
+    if host.tree_rss is not None and host.tree_rss > host.peak_rss + _SMALL:
+        yield HostRow(
+            name="all processes", size=format_size(host.tree_rss), remark="shared pages counted once", is_sum=True
+        )
+    for later in host.later:
+        if later.counted and later.bytes >= _SMALL:
+            yield HostRow(name="later", size=f"+ {format_size(later.bytes)}", remark=later.name)
+    if host.node_peak is not None and (host.node_peak > (host.tree_rss or 0) + _SMALL or host.ranks > 1):
+        remark = "at most"
+        if host.ranks > 1:
+            remark = (
+                f"at most, {host.ranks} ranks: {format_size(host.per_rank)} each, "
+                f"{format_size(host.shared)} of files in common"
+            )
+        yield HostRow(name="one node", size=format_size(host.node_peak), remark=remark, is_sum=True)
+    if host.shm:
+        yield HostRow(name="/dev/shm", size=format_size(host.shm), remark="at most, batches of workers")
+
+
+def pinned_text(pinning: HostPinned) -> str:
+    """How much was asked for, and what rounding makes of it."""
+    if not pinning.requested or pinning.requested >= pinning.bytes:
+        return "resident on a real GPU, written or not"
+    asked = f"{format_size(pinning.requested)} asked for"
+    return f"{asked}, in powers of two" if pinning.rounded else asked
+
+
+def host_warnings(host: Host) -> tuple[str, ...]:
+    """What wastes host memory, and what helps."""
+    found = []
+    pinning = host.pinning
+    if pinning is not None and pinning.rounded and pinning.requested:
+        waste = pinning.bytes - pinning.requested
+        if waste >= _WORTH_A_WORD:
+            found.append(
+                f"pinned memory: {format_size(waste)} go to rounding up to powers of two; pin pieces of just under a "
+                "power of two, or set pinned_max_round_threshold_mb (where PyTorch has it: peakmem conf explain)"
+            )
+    found += [loader_text(loader) for loader in host.loaders if loader.growth >= _WORTH_A_WORD]
+    return tuple(found)
+
+
+def loader_text(loader: HostLoader) -> str:
+    """Why the workers' memory grows."""
+    return (
+        f"{loader.dataset} holds {format_size(loader.objects)} of Python objects: each of {loader.workers} forked "
+        f"workers copies them as it reads them, up to {format_size(loader.growth)} in all; it grows, then levels off. "
+        "Arrays, tensors, Arrow tables or one serialized buffer stay shared"
+    )
