@@ -68,9 +68,9 @@ def ones():
 def left_alone(x):
     return x + torch.compiler.is_compiling()
 marked = torch._dynamo.assume_constant_result(ones)
+assert marked is ones and not hasattr(ones, "_dynamo_marked_constant")
 """
     after = """
-assert marked is ones and not hasattr(ones, "_dynamo_marked_constant")
 counter = torch._dynamo.testing.CompileCounter()
 def f(x):
     return left_alone(x * 2) * 3
