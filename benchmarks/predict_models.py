@@ -70,6 +70,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="only models whose name has this in it")
     parser.add_argument("--out", type=Path, help="write the rows as JSON")
     arguments = parser.parse_args()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed peakmem is compiled; so is this one after the first
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for what in _models(Path(folder)):

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 
 from peakmem.errors import ExitCode, PeakmemError
-from peakmem.forecast.build import Card, build_forecast, used_cudnn
+from peakmem.forecast.build import build_forecast, used_cudnn
+from peakmem.forecast.card import Card
 from peakmem.forecast.model import Forecast
 from peakmem.session.failing import nothing_seen
 from peakmem.session.launching import Run, alloc_conf_in_force, launch

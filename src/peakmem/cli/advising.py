@@ -19,6 +19,7 @@ from peakmem.files import check_writable, write_json
 from peakmem.forecast.model import Gpu
 from peakmem.report.advising import print_advised
 from peakmem.session.launching import alloc_conf_in_force
+from peakmem.workload.resolving import draws_for_nothing
 
 if TYPE_CHECKING:
     from peakmem.cli.predicting import PredictOptions
@@ -42,7 +43,14 @@ def advise(options: dict[str, Any]) -> int:
         knobs = _knobs_of(subject, options["batch_is"])
         first = knobs.trial(())
         assert isinstance(first, Trial)
-        plan, context_of = planned(options, Prepared(command=first.command, variables=first.variables))
+        plan, context_of = planned(
+            options,
+            Prepared(
+                command=first.command,
+                variables=first.variables,
+                no_initial_values=isinstance(subject, ModelSubject) and draws_for_nothing(subject.options.what),
+            ),
+        )
         device = plan.device
         gpu = Gpu(name=device.name, total=device.total_memory, compute_capability=device.capability, usable=0)
         with showing("looking for what helps") as say:

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from peakmem.allocator.replay import Replayer
-from peakmem.forecast.build import Card, build_forecast, failed_for_memory, has_convolutions, used_cudnn
-from peakmem.forecast.host import Host
-from peakmem.forecast.host_side import host_side
-from peakmem.forecast.model import Forecast, Range
-from peakmem.host.cuda_driver import driver_memory
+from peakmem.forecast.card import Card
 from peakmem.session.command import as_typed
-from peakmem.session.failing import no_gpu_used, nothing_seen, tell_untold_error, trained_elsewhere
 from peakmem.session.launching import Run, alloc_conf_in_force, launch
 from peakmem.session.running import Ended
-from peakmem.trace.model import Trace
-from peakmem.trace.recorded import Recorded
-from peakmem.trace.recording import read_recording
+
+if TYPE_CHECKING:
+    from peakmem.forecast.host import Host
+    from peakmem.forecast.model import Forecast, Range
+    from peakmem.trace.model import Trace
+    from peakmem.trace.recorded import Recorded
+
+_READERS = ("peakmem.forecast.build", "peakmem.session.failing", "peakmem.trace.recording", "peakmem.report.terminal")
+"""What reads a recording: loaded while the command runs, which keeps one core busy for seconds."""
 
 
 class Progress(Protocol):
@@ -78,6 +79,8 @@ def make_forecast(
         PeakmemError: nothing was seen that could be reported on.
     """
     started = time.monotonic() if started is None else started
+    loading = threading.Thread(target=_load_readers, daemon=True)
+    loading.start()
     ended = launch(
         plan,
         limited=True,
@@ -85,6 +88,10 @@ def make_forecast(
         on_line=progress.printed,
         on_build=progress.say,
     )
+    loading.join()
+    from peakmem.forecast.build import build_forecast, failed_for_memory, has_convolutions, used_cudnn
+    from peakmem.trace.recording import read_recording
+
     recorded = _recorded(ended, plan)
     if used_cudnn(recorded.recording):
         context, error = context_with(("cublas", "cudnn"))
@@ -141,6 +148,9 @@ def make_forecast(
 
 def _host(ended: Ended, main: dict[str, Any], plan: Run, forecast: Forecast) -> Host | None:
     """The host's side of the run that went furthest."""
+    from peakmem.forecast.host_side import host_side
+    from peakmem.host.cuda_driver import driver_memory
+
     if ended.taped is None:
         return None
     lazy = os.environ.get("CUDA_MODULE_LOADING", "LAZY") != "EAGER"
@@ -154,7 +164,15 @@ def _host(ended: Ended, main: dict[str, Any], plan: Run, forecast: Forecast) -> 
     )
 
 
+def _load_readers() -> None:
+    for name in _READERS:
+        importlib.import_module(name)
+
+
 def _recorded(ended: Ended, plan: Run) -> Recorded:
+    from peakmem.session.failing import no_gpu_used, nothing_seen, tell_untold_error, trained_elsewhere
+    from peakmem.trace.recorded import Recorded
+
     recording = ended.outcome.main()
     if recording is None:
         raise nothing_seen(ended, plan)
@@ -180,6 +198,8 @@ def _floor(plan: Run, card: Card, trace: Trace, *, reserved: int) -> int | None:
     """
     # With expandable segments the allocator reserves addresses for 1.125 times the card's memory; on the card that we
     # look for they suffice, so the one that is replayed on must not be too small for them.
+    from peakmem.allocator.replay import Replayer
+
     total = max(plan.device.total_memory, 2 * reserved)
     with Replayer(trace, facts=plan.facts, card=replace(plan.device, total_memory=total)) as replayer:
         found = replayer.floor(trace.meta.alloc_conf)
@@ -188,6 +208,8 @@ def _floor(plan: Run, card: Card, trace: Trace, *, reserved: int) -> int | None:
 
 def _range(plan: Run, forecast: Forecast) -> Range:
     """The peak reserved under the other two choices of convolution plans."""
+    from peakmem.forecast.model import Range
+
     others = [kind for kind in ("least", "likely", "own") if kind != plan.cudnn]
     question = replace(plan.question, record=False, steps=str(max(len(forecast.steps), 1)))
     if plan.question.steps == "all" or not forecast.steps:

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from peakmem.errors import PeakmemError
-from peakmem.forecast.build import Card
+from peakmem.forecast.card import Card
 from peakmem.session.command import interpreter, resolve
 from peakmem.session.launching import Run, check_assumptions
 from peakmem.session.running import Question
@@ -34,6 +34,7 @@ class RunOptions:
     assume: str = ""
     changes: tuple[str, ...] = ()
     build_on_device: bool = False
+    no_initial_values: bool = False
     no_weights: bool = False
     output: str = "hide"
     measure: bool = False
@@ -75,6 +76,7 @@ def plan_run(options: RunOptions) -> tuple[Run, Card]:
         assume=options.assume,
         changes=_checked_changes(options.changes),
         build_on_device=options.build_on_device,
+        no_initial_values=options.no_initial_values,
         no_weights=options.no_weights,
     )
     plan = Run(

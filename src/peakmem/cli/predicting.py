@@ -19,7 +19,7 @@ from peakmem.cli.planning import RunOptions, estimate, plan_run
 from peakmem.errors import ExitCode, PeakmemError
 from peakmem.files import check_writable, write_json
 from peakmem.workload.model import Request, Workload
-from peakmem.workload.resolving import is_checkpoint, workload_of
+from peakmem.workload.resolving import draws_for_nothing, is_checkpoint, workload_of
 from peakmem.workload.script import write_script
 from peakmem.workload.training import Optimizer, Training
 
@@ -129,6 +129,7 @@ class PredictOptions:
             no_range=self.no_range,
             assume="",
             build_on_device=self.build_on_device,
+            no_initial_values=draws_for_nothing(self.what),
             no_weights=False,
             output="hide",
             json_target=self.json_target,
@@ -179,7 +180,6 @@ def predict(options: PredictOptions) -> int:
     from peakmem.cli.plain import text_console
     from peakmem.cli.progress import RunProgress
     from peakmem.cli.running import exit_code
-    from peakmem.report.terminal import print_forecast
 
     with RunProgress("hide", (options.what,)) as progress:
         made, forecast = forecast_script(
@@ -197,6 +197,8 @@ def predict(options: PredictOptions) -> int:
         write_trace(made.trace, options.save_target, force=options.force)
     if options.json_target is not None:
         write_json(forecast, options.json_target, force=options.force)
+    from peakmem.report.terminal import print_forecast
+
     screen = text_console(to_stderr=options.json_target == "-")
     print_workload(forecast.workload, screen)
     print_forecast(forecast, screen)

@@ -22,7 +22,7 @@ from peakmem.report.scenarios import print_scenarios
 from peakmem.units import format_size
 from peakmem.vgpu.catalogue import Device
 from peakmem.workload.model import Request
-from peakmem.workload.resolving import workload_of
+from peakmem.workload.resolving import draws_for_nothing, workload_of
 
 SCHEMA = "peakmem/scenarios/1"
 BATCHES_AS_THEY_COME = 12
@@ -66,7 +66,10 @@ class _Runs:
         self._checkpoint = self._folder / "checkpoint.pt"
         self._asked = _asked(options, self._request)
         first = self._written("train", plain_script(self._request, self._training))
-        self._plan, self._context_of = planned({**options, "steps": "all"}, Prepared(command=first, variables={}))
+        self._plan, self._context_of = planned(
+            {**options, "steps": "all"},
+            Prepared(command=first, variables={}, no_initial_values=draws_for_nothing(self._request.what)),
+        )
         self._first = first
         self.device = self._plan.device
         self.rows: list[Scenario] = []

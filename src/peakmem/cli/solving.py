@@ -73,7 +73,11 @@ def run_options(options: dict[str, Any], prepared: Prepared) -> RunOptions:
     """The options of `peakmem run` for one run."""
     names = ("gpu", "memory", "steps", "alloc_conf", "context", "cudnn", "assume", "build_on_device", "no_weights",
              "timeout")  # fmt: skip
-    return RunOptions(command=prepared.command, **{name: options[name] for name in names})
+    return RunOptions(
+        command=prepared.command,
+        no_initial_values=prepared.no_initial_values,
+        **{name: options[name] for name in names},
+    )
 
 
 @contextmanager
@@ -95,13 +99,16 @@ def showing(first: str) -> Iterator[Any]:
 def _largest(options: dict[str, Any], subject: Subject, vary: Vary) -> int:
     subject.check(vary.name, in_environment=vary.in_environment)
 
-    def trial_of(value: int) -> Trial:
+    def prepared_at(value: int) -> Prepared:
         variables = {vary.name: str(value)} if vary.in_environment else {}
-        prepared = subject.at({} if vary.in_environment else {vary.name: value}, variables=variables)
+        return subject.at({} if vary.in_environment else {vary.name: value}, variables=variables)
+
+    def trial_of(value: int) -> Trial:
+        prepared = prepared_at(value)
         return Trial(command=prepared.command, variables=prepared.variables)
 
-    first = trial_of(vary.values[0])
-    plan, context_of = planned(options, Prepared(command=first.command, variables=first.variables))
+    first = prepared_at(vary.values[0])
+    plan, context_of = planned(options, first)
     with showing(f"looking for the largest {vary.name}") as say:
         with Trials(plan, context_of) as trials:
             solving = Solving(subject.title, vary, trial_of, trials, plan.device, say)

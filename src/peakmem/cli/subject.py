@@ -78,10 +78,17 @@ def _predict_options(own: set[str | None]) -> list[click.Parameter]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prepared:
-    """What is run for certain values: a command and environment variables."""
+    """What is run for certain values.
+
+    Attributes:
+        command: the program and its arguments.
+        variables: environment variables beside the inherited ones.
+        no_initial_values: whether initial values that a model draws on the host are left out.
+    """
 
     command: tuple[str, ...]
     variables: Mapping[str, str]
+    no_initial_values: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -165,7 +172,7 @@ class ModelSubject:
     def written(self, options: PredictOptions, label: str) -> Prepared:
         """The script for some options, under a label."""
         from peakmem.cli.predicting import MOST_STEPS
-        from peakmem.workload.resolving import is_checkpoint, workload_of
+        from peakmem.workload.resolving import draws_for_nothing, is_checkpoint, workload_of
         from peakmem.workload.script import write_script
 
         if is_checkpoint(options.what):
@@ -173,7 +180,9 @@ class ModelSubject:
         script = write_script(workload_of(options.request()), options.training(), steps=MOST_STEPS)
         path = self.folder / (f"{label}.py" if label else "train.py")
         path.write_text(script, encoding="utf-8")
-        return Prepared(command=(sys.executable, str(path)), variables={})
+        return Prepared(
+            command=(sys.executable, str(path)), variables={}, no_initial_values=draws_for_nothing(options.what)
+        )
 
 
 Subject = ScriptSubject | ModelSubject

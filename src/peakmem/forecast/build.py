@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import peakmem
+from peakmem.forecast.card import Card
 from peakmem.forecast.holders import AtPeak, at_peak
 from peakmem.forecast.model import (
     Assumption,
@@ -29,36 +30,8 @@ from peakmem.trace.where import is_users_own
 
 if TYPE_CHECKING:
     from peakmem.trace.model import Trace
-    from peakmem.vgpu.catalogue import Device
 
 OUT_OF_MEMORY = ("torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Card:
-    """The card a run was made for: its total memory and what the context takes of it, both in bytes."""
-
-    name: str
-    total: int
-    compute_capability: str
-    context: int
-    context_error: int
-
-    @classmethod
-    def of(cls, device: Device, *, context: int, context_error: int) -> Card:
-        """A device of the catalogue, with what the context takes of it and how far that may be off, in bytes."""
-        return cls(
-            name=device.name,
-            total=device.total_memory,
-            compute_capability=device.capability,
-            context=context,
-            context_error=context_error,
-        )
-
-    @property
-    def usable(self) -> int:
-        """What the allocator may reserve."""
-        return max(self.total - self.context, 0)
 
 
 def build_forecast(

@@ -39,6 +39,7 @@ class Question:
     record: bool = True
     stacks: bool = True
     build_on_device: bool = False
+    no_initial_values: bool = False
     no_weights: bool = False
     assume: str = ""
     changes: tuple[str, ...] = ()
@@ -126,7 +127,7 @@ def run_session(
                     interrupted = True
                     _end(process)
                     break
-                time.sleep(0.05)
+                time.sleep(0.02)
         except KeyboardInterrupt:
             interrupted = True
             _end(process)

@@ -43,10 +43,11 @@ if spec is not None and spec.submodule_search_locations:
     }
     try:
         from importlib import metadata
-        for d in metadata.distributions():
-            name = (d.metadata["Name"] or "").lower().replace("_", "-")
-            if name.startswith("nvidia-cudnn-cu"):
-                out["cudnn"] = d.version
+        for cuda in range(11, 20):
+            try:
+                out["cudnn"] = metadata.version("nvidia-cudnn-cu%d" % cuda)
+            except metadata.PackageNotFoundError:
+                continue
     except Exception:
         pass
 print("peakmem:" + json.dumps(out))

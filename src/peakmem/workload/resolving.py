@@ -27,6 +27,14 @@ def is_checkpoint(what: str) -> bool:
     return what.endswith((*CHECKPOINTS, ".index.json")) and ":" not in path.name
 
 
+def draws_for_nothing(what: str) -> bool:
+    """Whether the initial values of a model are known to have no say in what it holds, so that they can be left out.
+
+    Models of transformers are built without them by their scripts; a function of the user may look at them.
+    """
+    return what.startswith(("dense:", "torchvision:", "timm:"))
+
+
 def workload_of(request: Request) -> Workload:
     """The workload that a request names.
 

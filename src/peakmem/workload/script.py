@@ -240,6 +240,8 @@ class _Writer:
 
     def _batch(self) -> list[str]:
         lines = [
+            "torch.manual_seed(0)  # chances in training do not depend on how the model was made",
+            "",
             "# One batch on the host, as a data loader gives it; every step copies it to the GPU.",
             self._workload.batch.strip("\n"),
         ]

@@ -24,10 +24,15 @@ def start():
         importing.when_imported("torch", count)
         return
 
+    from . import stopping
+
+    stopping.install()
+
     def watch(torch):
-        from . import watching
+        from . import compiler, watching
 
         watching.install(torch, config)
+        compiler.load_late(torch)
 
     importing.when_imported("torch", watch)
     if config.no_weights:

@@ -3,6 +3,8 @@
 import json
 import os
 import sys
+import types
+from contextlib import contextmanager
 
 from .steps import is_steady
 from .writing import plain
@@ -74,7 +76,25 @@ def _snapshot(watch):
     if not watch._recording:
         return None
     try:
-        return watch.torch.cuda.memory._snapshot()
+        with _nothing_compiled(watch.torch):
+            return watch.torch.cuda.memory._snapshot()
     except RuntimeError as error:  # names of files that are no Unicode (PyTorch 2.14.1)
         watch.owners.failure = watch.owners.failure or f"PyTorch's history of allocations: {str(error).splitlines()[0]}"
         return None
+
+
+@contextmanager
+def _nothing_compiled(torch):
+    """Spare the import of Inductor, whose code the history asks for its stacks, where none of its code ran.
+
+    PyTorch 2.14.1, `torch/csrc/profiler/python/combined_traceback.cpp`, takes the attribute from `torch`.
+    """
+    if "torch._inductor" in sys.modules or "_inductor" in vars(torch):
+        yield
+        return
+    cache = types.SimpleNamespace(stack_frames_for_code=lambda path, line: None)
+    torch._inductor = types.SimpleNamespace(codecache=types.SimpleNamespace(PyCodeCache=cache))
+    try:
+        yield
+    finally:
+        del torch._inductor

@@ -16,6 +16,7 @@ class Settings:
         record: whether the allocator's history is kept.
         stacks: whether the history carries Python stacks.
         build_on_device: whether parameters are made on the GPU straight away.
+        no_initial_values: whether initial values that a model draws on the host are left out.
         no_weights: whether `from_pretrained` and its like build from a configuration alone.
         changes: training settings that are changed, as `changes.py` reads them.
         assume: the assumptions about unknown values, as `values.Config` reads them.
@@ -28,6 +29,7 @@ class Settings:
     record: bool = True
     stacks: bool = True
     build_on_device: bool = False
+    no_initial_values: bool = False
     no_weights: bool = False
     assume: str = ""
     changes: tuple = ()

@@ -142,6 +142,10 @@ class Watch:
             from . import building
 
             building.install(torch)
+        if self.settings.no_initial_values:
+            from . import initial
+
+            initial.install(torch)
         if self.settings.changes:
             from . import changes
 
