@@ -66,7 +66,7 @@ class _Command(click.Command):
 )
 @click.option(
     "--format",
-    "request",
+    "scheduler",
     type=click.Choice(["slurm", "kubernetes", "docker", "lsf"]),
     help="Print what to request of a scheduler; the report goes to standard error.",
 )

@@ -23,8 +23,9 @@ class Weighed:
     """What hangs on an object, bytes.
 
     Attributes:
-        objects: objects with reference counts, and the tables of their containers.
-        buffers: data of arrays, tensors, Arrow tables, long strings and bytes.
+        objects: objects with reference counts, and small things that lie on the same pages.
+        buffers: what is only read: data of arrays, tensors and Arrow tables, long strings and bytes, long tables of
+            containers.
         mapped: data of arrays that is a file's, mapped.
         partial: time ran out; the figures are too low.
     """
@@ -76,9 +77,7 @@ def _look(thing, weight, found, buffers, chance):
     if kind is int and -6 < thing < 257:
         return ()
     if kind in (str, bytes, bytearray, int, float, complex):
-        size = _size(thing)
-        found.objects += weight * min(size, PAGE)
-        found.buffers += weight * max(size - PAGE, 0)
+        _count(_size(thing), weight, found)
         return ()
     home = getattr(kind, "__module__", "") or ""
     if home.startswith("pyarrow"):
@@ -90,7 +89,7 @@ def _look(thing, weight, found, buffers, chance):
     if _is_tensor(thing):
         _tensor(thing, weight, found, buffers)
         return ()
-    found.objects += weight * _size(thing)
+    _count(_size(thing), weight, found)
     if issubclass(kind, dict):
         keys = _sample(list(thing), chance) if len(thing) > MOST_ITEMS else [(key, 1.0) for key in thing]
         values = [(thing[key], 1.0) for key, _ in keys] if kind is dict else []
@@ -100,6 +99,12 @@ def _look(thing, weight, found, buffers, chance):
     if issubclass(kind, (list, tuple, set, frozenset)) and len(thing) > MOST_ITEMS:
         return _sample(thing if issubclass(kind, (list, tuple)) else list(thing), chance)
     return [(part, 1.0) for part in gc.get_referents(thing)]
+
+
+def _count(size, weight, found):
+    """Of something longer than a page the first is written, where the reference count stands."""
+    found.objects += weight * min(size, PAGE)
+    found.buffers += weight * max(size - PAGE, 0)
 
 
 def _sample(items, chance):
@@ -169,7 +174,7 @@ def _array(array, weight, found, buffers, chance):
         return ()
     buffers.add(address)
     if array.dtype.hasobject:
-        found.objects += weight * whole.nbytes
+        _count(whole.nbytes, weight, found)
         flat = whole.reshape(-1)
         count = flat.size
         if count <= MOST_ITEMS:
