@@ -164,7 +164,7 @@ def _shared_now(taped: Taped) -> int:
 def _loader(row: Mapping[str, Any], taped: Taped, *, ended_early: bool) -> HostLoader:
     weight = row["weight"] or {"objects": 0, "buffers": 0, "mapped": 0, "partial": True}
     pids = set(row["pids"])
-    own = max((one.uss for one in taped.processes if one.pid in pids), default=0)
+    own = max((max(one.uss, one.growth) for one in taped.processes if one.pid in pids), default=0)
     # What a worker has already is in the tree. A run that was ended early has read a few items of each.
     growth = weight["objects"] if ended_early else max(weight["objects"] - own, 0)
     return HostLoader(
@@ -179,9 +179,16 @@ def _loader(row: Mapping[str, Any], taped: Taped, *, ended_early: bool) -> HostL
         mapped=weight["mapped"],
         partial=weight["partial"],
         largest_worker=own,
+        lagging=max(row["workers"] * own - _seen_of(pids, taped), 0) if pids else 0,
         shm=(row["workers"] * row["prefetch"] + 1) * row["batch"],
         growth=row["workers"] * growth if row["start"] == "fork" else 0,
     )
+
+
+def _seen_of(pids: set[int], taped: Taped) -> int:
+    """What these processes had for themselves when the memory of all was highest."""
+    moment = taped.highest
+    return sum(one.uss for pid, one in moment.usages.items() if pid in pids) if moment is not None else 0
 
 
 def _later(
@@ -196,6 +203,16 @@ def _later(
         )
         for loader in loaders
         if loader.growth
+    ]
+    rows += [
+        HostLater(
+            name=f"{loader.workers} workers as large as the largest of them",
+            bytes=loader.lagging,
+            counted=True,
+            note="what each worker reads or builds for itself; when the run was ended not all of them had done so",
+        )
+        for loader in loaders
+        if loader.lagging
     ]
     if waiting > 0:
         rows.append(

@@ -117,6 +117,8 @@ class _Process:
     uss: int = 0
     at_highest: Resident | None = None
     extra: int = 0
+    anonymous_first: int | None = None
+    anonymous_most: int = 0
 
 
 @dataclass
@@ -280,6 +282,9 @@ class Tape:
         elif now - process.first < 1:  # between fork and exec it had its parent's
             process.command = command_line(stat.pid) or process.command
         process.last = now
+        if process.anonymous_first is None:
+            process.anonymous_first = found.anonymous
+        process.anonymous_most = max(process.anonymous_most, found.anonymous)
         process.rss = max(process.rss, found.peak)
         if process.at_highest is None or found.rss + extra >= process.at_highest.rss + process.extra:
             process.at_highest, process.extra = found, extra
@@ -327,6 +332,7 @@ def _process_peak(process: _Process) -> ProcessPeak:
         anonymous=kinds.anonymous if kinds else 0,
         file=kinds.file if kinds else 0,
         shared=kinds.shared if kinds else 0,
+        growth=process.anonymous_most - (process.anonymous_first or 0),
         first=round(process.first, 3),
         last=round(process.last, 3),
     )

@@ -93,8 +93,18 @@ def host_warnings(host: Host) -> tuple[str, ...]:
                 f"pinned memory: {format_size(waste)} go to rounding up to powers of two; pin pieces of just under a "
                 "power of two, or set pinned_max_round_threshold_mb (where PyTorch has it: peakmem conf explain)"
             )
+    found += [worker_text(loader) for loader in host.loaders if loader.largest_worker >= _WORTH_A_WORD]
     found += [loader_text(loader) for loader in host.loaders if loader.growth >= _WORTH_A_WORD]
     return tuple(found)
+
+
+def worker_text(loader: HostLoader) -> str:
+    """What each worker takes for itself."""
+    return (
+        f"each of {loader.workers} workers of {loader.dataset} takes {format_size(loader.largest_worker)} for itself, "
+        f"{format_size(loader.workers * loader.largest_worker)} in all: data that is read once before the workers "
+        "start, or mapped from a file, is shared"
+    )
 
 
 def loader_text(loader: HostLoader) -> str:
