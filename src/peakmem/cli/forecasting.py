@@ -16,6 +16,7 @@ from peakmem.forecast.host import Host
 from peakmem.forecast.host_side import host_side
 from peakmem.forecast.model import Forecast, Range
 from peakmem.host.cuda_driver import driver_memory
+from peakmem.report.host_wording import host_rows
 from peakmem.session.command import as_typed
 from peakmem.session.failing import no_gpu_used, nothing_seen, tell_untold_error, trained_elsewhere
 from peakmem.session.launching import Run, alloc_conf_in_force, launch
@@ -124,6 +125,8 @@ def make_forecast(
         trace=trace,
     )
     forecast = replace(forecast, host=_host(longest, recording, plan, forecast))
+    if trace is not None and forecast.host is not None:
+        trace = replace(trace, meta=replace(trace.meta, host=host_rows(forecast.host)))
     if ended.interrupted or ended.timed_out:
         how = "interrupted" if ended.interrupted else f"stopped after {plan.timeout:g} s"
         forecast = replace(forecast, error=None, notes=(f"{how}: this is what was seen until then", *forecast.notes))
