@@ -158,6 +158,8 @@ class Host:
         pinning: of it in particular; None where there is none.
         driver: what NVIDIA's driver takes of host memory in each process that uses a GPU: an estimate, in `peak_rss`.
         driver_error: its stated error, plus or minus.
+        graph_growth: by how many nodes the autograd graph that is kept from step to step grows with each step, as with
+            `total += loss`: host memory grows for as long as the run lasts.
         loaders: the DataLoaders with workers.
         later: what comes on top of what was seen.
         shm: most that lies in /dev/shm at a time.
@@ -184,6 +186,7 @@ class Host:
     pinning: HostPinned | None = None
     driver: int = 0
     driver_error: int = 0
+    graph_growth: int = 0
     loaders: tuple[HostLoader, ...] = ()
     later: tuple[HostLater, ...] = ()
     shm: int = 0

@@ -8,6 +8,7 @@ grows).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from peakmem.forecast.host import Host, HostLater, HostLoader, HostPart, HostPinned
@@ -74,6 +75,7 @@ def host_side(
         pinning=pinned,
         driver=driver.size,
         driver_error=driver.error,
+        graph_growth=_graph_growth(facts.get("graph_nodes", ())),
         loaders=loaders,
         later=later,
         shm=shm * count,
@@ -83,6 +85,12 @@ def host_side(
         node_peak=shared + count * per_rank,
         note=NOTE,
     )
+
+
+def _graph_growth(nodes: Sequence[int]) -> int:
+    """By how many nodes the autograd graph that is kept between steps grows with each step."""
+    changes = [after - before for before, after in pairwise(nodes)]
+    return max(min(changes), 0) if changes else 0
 
 
 def _pinned(main: Mapping[str, Any]) -> HostPinned | None:

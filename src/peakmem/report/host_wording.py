@@ -74,6 +74,11 @@ def host_warnings(host: Host) -> tuple[str, ...]:
                 f"pinned memory: {format_size(waste)} go to rounding up to powers of two; pin pieces of just under a "
                 "power of two, or set pinned_max_round_threshold_mb (where PyTorch has it: peakmem conf explain)"
             )
+    if host.graph_growth:
+        found.append(
+            f"the autograd graph of earlier steps is kept: {host.graph_growth:,} nodes more with each step, and host "
+            "memory grows for as long as the run lasts; sum up loss.item() or loss.detach() instead of loss"
+        )
     found += [worker_text(loader) for loader in host.loaders if loader.largest_worker >= _WORTH_A_WORD]
     found += [loader_text(loader) for loader in host.loaders if loader.growth >= _WORTH_A_WORD]
     return tuple(found)
