@@ -90,6 +90,7 @@ def make_forecast(
     )
     loading.join()
     from peakmem.forecast.build import build_forecast, failed_for_memory, has_convolutions, used_cudnn
+    from peakmem.report.host_wording import host_rows
     from peakmem.trace.recording import read_recording
 
     recorded = _recorded(ended, plan)
@@ -131,6 +132,8 @@ def make_forecast(
         trace=trace,
     )
     forecast = replace(forecast, host=_host(longest, recording, plan, forecast))
+    if trace is not None and forecast.host is not None:
+        trace = replace(trace, meta=replace(trace.meta, host=host_rows(forecast.host)))
     if ended.interrupted or ended.timed_out:
         how = "interrupted" if ended.interrupted else f"stopped after {plan.timeout:g} s"
         forecast = replace(forecast, error=None, notes=(f"{how}: this is what was seen until then", *forecast.notes))

@@ -19,7 +19,7 @@ from peakmem.session.command import resolve
 
 VIRTUAL_ONLY = (
     "gpu", "memory", "alloc_conf", "context", "assume", "changes", "build_on_device", "no_weights", "explain",
-    "save_target",
+    "save_target", "ranks_per_node", "scheduler", "margin",
 )  # fmt: skip
 """Options that mean something on the virtual GPU alone."""
 
@@ -32,7 +32,9 @@ def run_measured(options: RunOptions) -> int:
     """
     given = [name for name in VIRTUAL_ONLY if getattr(options, name)]
     if given:
-        name = {"changes": "set", "save_target": "save"}.get(given[0], given[0]).replace("_", "-")
+        name = {"changes": "set", "save_target": "save", "scheduler": "format"}.get(given[0], given[0]).replace(
+            "_", "-"
+        )
         raise PeakmemError(
             f"--measure runs the command for real, so --{name} has nothing to act on",
             hint=f"leave out --{name}, or --measure",

@@ -40,7 +40,7 @@ class RunOptions:
     measure: bool = False
     against: str | None = None
     ranks_per_node: int | None = None
-    request: str | None = None
+    scheduler: str | None = None
     margin: str | None = None
     json_target: str | None = None
     save_target: str | None = None

@@ -70,6 +70,23 @@ import click
 )
 @click.option("--no-range", is_flag=True, help="Skip the further runs that give convolutional results a range.")
 @click.option("--build-on-device", is_flag=True, help="Make the parameters on the GPU straight away.")
+@click.option(
+    "--ranks-per-node",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Processes that will train on one node, for host memory. [1]",
+)
+@click.option(
+    "--format",
+    "scheduler",
+    type=click.Choice(["slurm", "kubernetes", "docker", "lsf"]),
+    help="Print what to request of a scheduler; the report goes to standard error.",
+)
+@click.option(
+    "--margin",
+    metavar="SIZE|SHARE",
+    help="With --format: host memory to request beyond the forecast, such as 10% or 2GiB. [what is uncertain]",
+)
 @click.option("--json", "json_target", metavar="FILE", help="Write the forecast as JSON; - is standard output.")
 @click.option("--save", "save_target", metavar="FILE", help="Write the trace to a file.")
 @click.option("--force", is_flag=True, help="Write over files that exist.")

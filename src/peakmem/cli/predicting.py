@@ -16,6 +16,7 @@ import msgspec
 
 from peakmem.cli.forecasting import Made, Progress, make_forecast
 from peakmem.cli.planning import RunOptions, estimate, plan_run
+from peakmem.cli.requesting import check_scheduler, keeps_stdout, print_request
 from peakmem.errors import ExitCode, PeakmemError
 from peakmem.files import check_writable, write_json
 from peakmem.workload.model import Request, Workload
@@ -69,6 +70,9 @@ class PredictOptions:
     cudnn: str
     no_range: bool
     build_on_device: bool
+    ranks_per_node: int | None
+    scheduler: str | None
+    margin: str | None
     json_target: str | None
     save_target: str | None
     force: bool
@@ -136,6 +140,7 @@ class PredictOptions:
             save_target=self.save_target,
             force=self.force,
             timeout=self.timeout,
+            ranks_per_node=self.ranks_per_node,
             module=False,
             command=(script,),
         )
@@ -166,6 +171,7 @@ def predict(options: PredictOptions) -> int:
     for target in (options.json_target, options.save_target, options.save_script):
         if target is not None:
             check_writable(target, force=options.force)
+    check_scheduler(options.scheduler, options.margin, options.json_target)
     training = options.training()
     if is_checkpoint(options.what):
         from peakmem.cli.predicting_checkpoints import predict_checkpoint
@@ -199,9 +205,11 @@ def predict(options: PredictOptions) -> int:
         write_json(forecast, options.json_target, force=options.force)
     from peakmem.report.terminal import print_forecast
 
-    screen = text_console(to_stderr=options.json_target == "-")
+    screen = text_console(to_stderr=keeps_stdout(options.scheduler, options.json_target))
     print_workload(forecast.workload, screen)
     print_forecast(forecast, screen)
+    if options.scheduler is not None:
+        print_request(forecast, options.scheduler, options.margin)
     return exit_code(forecast, made.ended)
 
 

@@ -58,6 +58,23 @@ class _Command(click.Command):
 @click.option("--measure", is_flag=True, help="Run it for real, and measure what it takes of the host and of a GPU.")
 @click.option("--against", metavar="FORECAST.json", help="With --measure: put a forecast beside what was measured.")
 @click.option("--explain", is_flag=True, help="Put a calculation by hand beside what is held, and say why they differ.")
+@click.option(
+    "--ranks-per-node",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Processes that will train on one node, for host memory. [as many as the command starts]",
+)
+@click.option(
+    "--format",
+    "scheduler",
+    type=click.Choice(["slurm", "kubernetes", "docker", "lsf"]),
+    help="Print what to request of a scheduler; the report goes to standard error.",
+)
+@click.option(
+    "--margin",
+    metavar="SIZE|SHARE",
+    help="With --format: host memory to request beyond the forecast, such as 10% or 2GiB. [what is uncertain]",
+)
 @click.option("--json", "json_target", metavar="FILE", help="Write the forecast as JSON; - is standard output.")
 @click.option("--save", "save_target", metavar="FILE", help="Write the trace to a file, for peakmem report and others.")
 @click.option("--force", is_flag=True, help="Write over files that exist.")

@@ -11,6 +11,7 @@ from peakmem.cli.forecasting import Made, make_forecast
 from peakmem.cli.plain import text_console
 from peakmem.cli.planning import RunOptions, estimate, plan_run
 from peakmem.cli.progress import RunProgress
+from peakmem.cli.requesting import check_scheduler, keeps_stdout, print_request
 from peakmem.errors import ExitCode, PeakmemError
 from peakmem.files import check_writable, write_json
 from peakmem.forecast.explain import explain
@@ -33,6 +34,7 @@ def run(options: RunOptions) -> int:
         PeakmemError: bad input, or nothing to report on.
     """
     started = time.monotonic()
+    check_scheduler(options.scheduler, options.margin, options.json_target)
     for target in (options.json_target, options.save_target):
         if target is not None:
             check_writable(target, force=options.force)
@@ -48,7 +50,9 @@ def run(options: RunOptions) -> int:
         )
     _report(made.forecast, made.ended, options)
     if options.explain:
-        _explain(made, text_console(to_stderr=options.json_target == "-"))
+        _explain(made, text_console(to_stderr=keeps_stdout(options.scheduler, options.json_target)))
+    if options.scheduler is not None:
+        print_request(made.forecast, options.scheduler, options.margin)
     _write(made, options)
     return exit_code(made.forecast, made.ended)
 
@@ -70,7 +74,7 @@ def _write(made: Made, options: RunOptions) -> None:
 
 
 def _report(forecast: Forecast, ended: Ended, options: RunOptions) -> None:
-    screen = text_console(to_stderr=options.json_target == "-")
+    screen = text_console(to_stderr=keeps_stdout(options.scheduler, options.json_target))
     print_forecast(forecast, screen)
     if options.output not in ("hide", "show"):
         screen.print(f" the script's output ({ended.lines} lines) is in {Path(options.output)}", style="dim")

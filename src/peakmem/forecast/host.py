@@ -98,7 +98,8 @@ class HostLoader:
         buffers: of the data set, data of arrays and tensors: forked workers share them.
         mapped: of the data set, data of mapped files: all processes of the machine share them.
         partial: the data set is so intricate that it was not weighed to its end: the figures are too low.
-        largest_worker: highest memory that one worker had for itself (USS) while it was watched.
+        largest_worker: highest memory that one worker had for itself (USS, or growth since it began).
+        lagging: what the others lacked to be as large, all together, when memory was highest.
         shm: most that its batches take of /dev/shm: workers x prefetch batches that wait, and one in use.
         growth: by how much more the workers' memory can grow than was seen, all together; an upper bound.
     """
@@ -114,6 +115,7 @@ class HostLoader:
     mapped: int
     partial: bool
     largest_worker: int
+    lagging: int
     shm: int
     growth: int
 
@@ -156,6 +158,8 @@ class Host:
         pinning: of it in particular; None where there is none.
         driver: what NVIDIA's driver takes of host memory in each process that uses a GPU: an estimate, in `peak_rss`.
         driver_error: its stated error, plus or minus.
+        graph_growth: by how many nodes the autograd graph that is kept from step to step grows with each step, as with
+            `total += loss`: host memory grows for as long as the run lasts.
         loaders: the DataLoaders with workers.
         later: what comes on top of what was seen.
         shm: most that lies in /dev/shm at a time.
@@ -182,6 +186,7 @@ class Host:
     pinning: HostPinned | None = None
     driver: int = 0
     driver_error: int = 0
+    graph_growth: int = 0
     loaders: tuple[HostLoader, ...] = ()
     later: tuple[HostLater, ...] = ()
     shm: int = 0

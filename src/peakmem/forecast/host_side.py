@@ -8,6 +8,7 @@ grows).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from peakmem.forecast.host import Host, HostLater, HostLoader, HostPart, HostPinned
@@ -74,6 +75,7 @@ def host_side(
         pinning=pinned,
         driver=driver.size,
         driver_error=driver.error,
+        graph_growth=_graph_growth(facts.get("graph_nodes", ())),
         loaders=loaders,
         later=later,
         shm=shm * count,
@@ -83,6 +85,12 @@ def host_side(
         node_peak=shared + count * per_rank,
         note=NOTE,
     )
+
+
+def _graph_growth(nodes: Sequence[int]) -> int:
+    """By how many nodes the autograd graph that is kept between steps grows with each step."""
+    changes = [after - before for before, after in pairwise(nodes)]
+    return max(min(changes), 0) if changes else 0
 
 
 def _pinned(main: Mapping[str, Any]) -> HostPinned | None:
@@ -164,7 +172,7 @@ def _shared_now(taped: Taped) -> int:
 def _loader(row: Mapping[str, Any], taped: Taped, *, ended_early: bool) -> HostLoader:
     weight = row["weight"] or {"objects": 0, "buffers": 0, "mapped": 0, "partial": True}
     pids = set(row["pids"])
-    own = max((one.uss for one in taped.processes if one.pid in pids), default=0)
+    own = max((max(one.uss, one.growth) for one in taped.processes if one.pid in pids), default=0)
     # What a worker has already is in the tree. A run that was ended early has read a few items of each.
     growth = weight["objects"] if ended_early else max(weight["objects"] - own, 0)
     return HostLoader(
@@ -179,9 +187,16 @@ def _loader(row: Mapping[str, Any], taped: Taped, *, ended_early: bool) -> HostL
         mapped=weight["mapped"],
         partial=weight["partial"],
         largest_worker=own,
+        lagging=max(row["workers"] * own - _seen_of(pids, taped), 0) if pids else 0,
         shm=(row["workers"] * row["prefetch"] + 1) * row["batch"],
         growth=row["workers"] * growth if row["start"] == "fork" else 0,
     )
+
+
+def _seen_of(pids: set[int], taped: Taped) -> int:
+    """What these processes had for themselves when the memory of all was highest."""
+    moment = taped.highest
+    return sum(one.uss for pid, one in moment.usages.items() if pid in pids) if moment is not None else 0
 
 
 def _later(
@@ -196,6 +211,16 @@ def _later(
         )
         for loader in loaders
         if loader.growth
+    ]
+    rows += [
+        HostLater(
+            name=f"{loader.workers} workers as large as the largest of them",
+            bytes=loader.lagging,
+            counted=True,
+            note="what each worker reads or builds for itself; when the run was ended not all of them had done so",
+        )
+        for loader in loaders
+        if loader.lagging
     ]
     if waiting > 0:
         rows.append(

@@ -44,6 +44,7 @@ class ProcessPeak:
         rss: highest resident memory (VmHWM).
         pss, uss: highest of what was sampled.
         anonymous, file, shared: of resident memory when it was highest: no file's, files', shared memory's.
+        growth: by how much `anonymous` grew since it was first seen: a forked process begins with its parent's.
         first, last: when it was first and last seen, seconds from the start.
     """
 
@@ -56,6 +57,7 @@ class ProcessPeak:
     anonymous: int
     file: int
     shared: int
+    growth: int
     first: float
     last: float
 

@@ -20,7 +20,9 @@ from peakmem.host.procfs import Resident, Stat, Usage, command_line, resident, u
 from peakmem.host.tree import ProcessTree
 
 SHARE = 0.005
-"""Most of wall time that each of the two clocks may take of one processor."""
+"""Most of wall time that each of the two clocks may take of one processor, in the long run."""
+ALLOWANCE, AT_MOST = 0.25, 0.03
+"""Seconds of processor time that each clock may take at first, at up to this share: short runs are seen well too."""
 SHORTEST, LONGEST = 0.01, 1.0
 """Seconds between two looks at the counters."""
 SHORTEST_PAGES = 0.05
@@ -115,6 +117,8 @@ class _Process:
     uss: int = 0
     at_highest: Resident | None = None
     extra: int = 0
+    anonymous_first: int | None = None
+    anonymous_most: int = 0
 
 
 @dataclass
@@ -129,18 +133,25 @@ class _Point:
 
 @dataclass
 class _Clock:
-    """When to look again, so that looking takes no more than its share."""
+    """When to look again, so that looking takes no more than its share beyond a first allowance."""
 
     share: float
     shortest: float
     longest: float
-    due: float = 0.0
     took: float = 0.0
+    spent: float = 0.0
+    last: float = 0.0
 
     def taken(self, processor: float) -> None:
         """A look took this much processor time, seconds."""
         self.took = processor
-        self.due = time.monotonic() + min(max(processor / self.share, self.shortest), self.longest)
+        self.spent += processor
+        self.last = time.monotonic()
+
+    def due(self, *, sooner: int = 1) -> float:
+        """When to look again; `sooner` times sooner where there is reason to."""
+        share = self.share * sooner if self.spent > ALLOWANCE else AT_MOST
+        return self.last + min(max(self.took / min(share, AT_MOST), self.shortest), self.longest)
 
 
 class Tape:
@@ -234,7 +245,7 @@ class Tape:
         while not self._stop.is_set():
             self._look()
             self._cpu = time.thread_time() - began
-            self._stop.wait(max(self._counters.due - time.monotonic(), 0.0))
+            self._stop.wait(max(self._counters.due() - time.monotonic(), 0.0))
 
     def _look(self) -> None:
         before = time.thread_time()
@@ -271,6 +282,9 @@ class Tape:
         elif now - process.first < 1:  # between fork and exec it had its parent's
             process.command = command_line(stat.pid) or process.command
         process.last = now
+        if process.anonymous_first is None:
+            process.anonymous_first = found.anonymous
+        process.anonymous_most = max(process.anonymous_most, found.anonymous)
         process.rss = max(process.rss, found.peak)
         if process.at_highest is None or found.rss + extra >= process.at_highest.rss + process.extra:
             process.at_highest, process.extra = found, extra
@@ -281,7 +295,7 @@ class Tape:
             sooner = SOONER
         if any(not one.pss and one.last == now and now - one.first > NEW_AFTER for one in self._processes.values()):
             sooner = SOONER * SOONER
-        return time.monotonic() >= self._pages.due - (1 - 1 / sooner) * self._pages.took / self._pages.share
+        return time.monotonic() >= self._pages.due(sooner=sooner)
 
     def _count_pages(self, residents: dict[int, Resident], extras: dict[int, int], total: int, now: float) -> None:
         before = time.thread_time()
@@ -318,6 +332,7 @@ def _process_peak(process: _Process) -> ProcessPeak:
         anonymous=kinds.anonymous if kinds else 0,
         file=kinds.file if kinds else 0,
         shared=kinds.shared if kinds else 0,
+        growth=process.anonymous_most - (process.anonymous_first or 0),
         first=round(process.first, 3),
         last=round(process.last, 3),
     )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "peakmem/beside/1"
 FORECAST = "peakmem/forecast/1"
+_OF_THE_HOST = ("process", "pss", "uss", "rss", "shm", "swap")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,6 +46,7 @@ class Beside:
         forecast, measurement: names of the files, or what was run.
         rows: the figures that both know.
         notes: why some may differ for good reason.
+        columns: titles of the two sides.
     """
 
     schema: str = SCHEMA
@@ -52,6 +54,7 @@ class Beside:
     measurement: str
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
+    columns: tuple[str, str] = ("predicted", "measured")
 
 
 def load_forecast(path: str) -> dict[str, Any]:
@@ -107,6 +110,32 @@ def put_beside(forecast: dict[str, Any], measured: Measurement, *, name: str, me
     if any(gpu.whole_card for gpu in measured.gpus):
         notes.append("GPU memory is the growth of the whole card: other processes may be in it")
     return Beside(forecast=name, measurement=measurement, rows=rows, notes=tuple(notes))
+
+
+def beside_of(a: str, b: str) -> Beside | None:
+    """Two files side by side, of which one is a measurement; None if neither is.
+
+    Raises:
+        PeakmemError: the other is neither a measurement nor a forecast.
+    """
+    one, other = load_measurement(a), load_measurement(b)
+    if one is not None and other is not None:
+        return put_two_beside(one, other, names=(a, b))
+    if other is not None:
+        return put_beside(load_forecast(a), other, name=a, measurement=b)
+    if one is not None:
+        return put_beside(load_forecast(b), one, name=b, measurement=a)
+    return None
+
+
+def put_two_beside(a: Measurement, b: Measurement, *, names: tuple[str, str]) -> Beside:
+    """Compare two measurements."""
+    found = [(name.replace("_", " "), getattr(a.peak, name), getattr(b.peak, name)) for name in _OF_THE_HOST]
+    if a.torch and b.torch:
+        one, other = (max(side.torch, key=lambda peak: peak.reserved) for side in (a, b))
+        found += [(f"GPU {field}", getattr(one, field), getattr(other, field)) for field in ("allocated", "reserved")]
+    rows = tuple(Row(name=n, predicted=x, measured=y, difference=x - y) for n, x, y in found if x or y)
+    return Beside(forecast=names[0], measurement=names[1], rows=rows, notes=(), columns=("a", "b"))
 
 
 def _pairs(forecast: dict[str, Any], measured: Measurement) -> Iterator[tuple[str, int | None, int | None]]:

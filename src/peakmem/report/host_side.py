@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from peakmem.report.host_wording import host_rows, host_warnings
+from peakmem.units import format_size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -22,6 +23,7 @@ def host_section(host: Host) -> list[RenderableType]:
     table.add_column(justify="right")
     table.add_column(style="dim")
     for row in host_rows(host):
-        table.add_row(Text(row.name, style="bold" if row.is_sum else ""), row.size, row.remark)
+        shown = format_size(row.bytes) if row.is_sum else f"+ {format_size(row.bytes)}"
+        table.add_row(Text(row.name, style="bold" if row.is_sum else ""), shown, row.remark)
     warnings = [Text(text, style="yellow") for text in host_warnings(host)]
     return [table, *warnings, Text()]

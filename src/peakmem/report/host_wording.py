@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from peakmem.trace.model import HostLine
 from peakmem.units import MIB, format_size
 
 if TYPE_CHECKING:
@@ -18,30 +18,13 @@ _WORTH_A_WORD = 256 * MIB
 """From this size on a waste of host memory is pointed out."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HostRow:
-    """A line of the section.
-
-    Attributes:
-        name: what it is.
-        size: how much, as text.
-        remark: where it comes from.
-        is_sum: whether it is a sum.
-    """
-
-    name: str
-    size: str
-    remark: str
-    is_sum: bool = False
-
-
-def host_rows(host: Host) -> tuple[HostRow, ...]:
+def host_rows(host: Host) -> tuple[HostLine, ...]:
     """The lines: the peak of the process that trains with its parts, then all processes, then a node."""
     return tuple(_rows(host))
 
 
-def _rows(host: Host) -> Iterator[HostRow]:
-    yield HostRow(name="host memory", size=format_size(host.peak_rss), remark="of the process that trains", is_sum=True)
+def _rows(host: Host) -> Iterator[HostLine]:
+    yield HostLine(name="host memory", bytes=host.peak_rss, remark="of the process that trains", is_sum=True)
     small = 0
     for part in host.parts:
         if part.bytes < _SMALL and part.source != "estimated":
@@ -52,16 +35,14 @@ def _rows(host: Host) -> Iterator[HostRow]:
             remark = f"estimate, ± {format_size(host.driver_error, digits=0)}"
         if part.name == "pinned" and host.pinning is not None:
             remark = pinned_text(host.pinning)
-        yield HostRow(name=part.name, size=f"+ {format_size(part.bytes)}", remark=remark)
+        yield HostLine(name=part.name, bytes=part.bytes, remark=remark)
     if small:
-        yield HostRow(name="others", size=f"+ {format_size(small)}", remark="")
+        yield HostLine(name="others", bytes=small, remark="")
     if host.tree_rss is not None and host.tree_rss > host.peak_rss + _SMALL:
-        yield HostRow(
-            name="all processes", size=format_size(host.tree_rss), remark="shared pages counted once", is_sum=True
-        )
+        yield HostLine(name="all processes", bytes=host.tree_rss, remark="shared pages counted once", is_sum=True)
     for later in host.later:
         if later.counted and later.bytes >= _SMALL:
-            yield HostRow(name="later", size=f"+ {format_size(later.bytes)}", remark=later.name)
+            yield HostLine(name="later", bytes=later.bytes, remark=later.name)
     if host.node_peak is not None and (host.node_peak > (host.tree_rss or 0) + _SMALL or host.ranks > 1):
         remark = "at most"
         if host.ranks > 1:
@@ -69,9 +50,9 @@ def _rows(host: Host) -> Iterator[HostRow]:
                 f"at most, {host.ranks} ranks: {format_size(host.per_rank)} each, "
                 f"{format_size(host.shared)} of files in common"
             )
-        yield HostRow(name="one node", size=format_size(host.node_peak), remark=remark, is_sum=True)
+        yield HostLine(name="one node", bytes=host.node_peak, remark=remark, is_sum=True)
     if host.shm:
-        yield HostRow(name="/dev/shm", size=format_size(host.shm), remark="at most, batches of workers")
+        yield HostLine(name="/dev/shm", bytes=host.shm, remark="at most, batches of workers", is_sum=True)
 
 
 def pinned_text(pinning: HostPinned) -> str:
@@ -93,8 +74,23 @@ def host_warnings(host: Host) -> tuple[str, ...]:
                 f"pinned memory: {format_size(waste)} go to rounding up to powers of two; pin pieces of just under a "
                 "power of two, or set pinned_max_round_threshold_mb (where PyTorch has it: peakmem conf explain)"
             )
+    if host.graph_growth:
+        found.append(
+            f"the autograd graph of earlier steps is kept: {host.graph_growth:,} nodes more with each step, and host "
+            "memory grows for as long as the run lasts; sum up loss.item() or loss.detach() instead of loss"
+        )
+    found += [worker_text(loader) for loader in host.loaders if loader.largest_worker >= _WORTH_A_WORD]
     found += [loader_text(loader) for loader in host.loaders if loader.growth >= _WORTH_A_WORD]
     return tuple(found)
+
+
+def worker_text(loader: HostLoader) -> str:
+    """What each worker takes for itself."""
+    return (
+        f"each of {loader.workers} workers of {loader.dataset} takes {format_size(loader.largest_worker)} for itself, "
+        f"{format_size(loader.workers * loader.largest_worker)} in all: data that is read once before the workers "
+        "start, or mapped from a file, is shared"
+    )
 
 
 def loader_text(loader: HostLoader) -> str:

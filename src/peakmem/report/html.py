@@ -11,6 +11,7 @@ import msgspec
 from peakmem.files import atomic_write
 from peakmem.report.html_data import ReportData, report_data
 from peakmem.report.role_colors import css_variables
+from peakmem.units import format_size
 
 if TYPE_CHECKING:
     from peakmem.trace.model import Trace
@@ -51,6 +52,8 @@ def render_html(data: ReportData) -> str:
         style=Markup(_role_colors() + _asset("report.css")),
         script=Markup('"use strict";\n(() => {\n' + "\n".join(map(_asset, _SCRIPTS)) + "\n})();"),
         data=Markup(embed(data)),
+        host=data.host,
+        size=format_size,
     )
 
 

@@ -15,6 +15,7 @@ from peakmem import __version__
 from peakmem.report.html_segments import SegmentMap, segment_map
 from peakmem.report.role_colors import STACKING
 from peakmem.trace.holders import BEFORE, UNKNOWN, Describer, Holder, alike, holders, module_of_name
+from peakmem.trace.model import HostLine
 from peakmem.trace.perfetto import event_times
 from peakmem.trace.replay import Moment, Replay
 from peakmem.trace.roles import Action, ContextKind, Role
@@ -140,6 +141,7 @@ class ReportData:
     alloc_conf: str
     events: int
     notes: list[str]
+    host: tuple[HostLine, ...]
     by_role: bool
     groups: list[Group]
     statements: list[Statement]
@@ -201,6 +203,7 @@ def report_data(trace: Trace, *, title: str, device: int | None = None) -> Repor
         alloc_conf=trace.meta.alloc_conf,
         events=len(trace.events),
         notes=notes,
+        host=trace.meta.host,
         by_role=trace.has_roles,
         groups=groups,
         statements=_statements(replay, peak, info.capacity),

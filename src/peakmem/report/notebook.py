@@ -7,6 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from peakmem.report.host_wording import host_rows
 from peakmem.report.notebook_chart import HEIGHT, WIDTH, chart_of
 from peakmem.report.role_colors import css_variables
 from peakmem.report.wording import (
@@ -55,6 +56,7 @@ def forecast_html(forecast: Forecast) -> str:
         chart=chart_of(timeline, forecast.gpu.usable) if timeline is not None and timeline.events else None,
         view=(WIDTH, HEIGHT),
         rows=statement_rows(forecast.peak),
+        host=host_rows(forecast.host) if forecast.host is not None and forecast.host.node_peak is not None else (),
         roles=_roles(forecast),
         holders=forecast.holders_at_peak[:HOLDERS_SHOWN],
         more_holders=forecast.holders_at_peak[HOLDERS_SHOWN:],

@@ -29,6 +29,23 @@ class DeviceInfo:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class HostLine:
+    """A line of what the host held: a sum, or a part of the sum before it.
+
+    Attributes:
+        name: what it is.
+        bytes: how much.
+        remark: what it consists of, or how it is known, in words.
+        is_sum: whether it is a sum.
+    """
+
+    name: str
+    bytes: int
+    remark: str
+    is_sum: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TraceMeta:
     """What is known about a trace as a whole.
 
@@ -44,6 +61,7 @@ class TraceMeta:
         lost_events: whether the history began before the trace does (the ring was full), as far as can be told.
         notes: what a reader should know, one sentence each (books that do not close, parts that are not understood).
         created_us: microseconds since the epoch, 0 if unknown.
+        host: what the run took of the host; empty if unknown.
     """
 
     source: str = "recording"
@@ -57,6 +75,7 @@ class TraceMeta:
     lost_events: bool = False
     notes: tuple[str, ...] = ()
     created_us: int = 0
+    host: tuple[HostLine, ...] = ()
 
 
 class Frame(NamedTuple):

@@ -8,7 +8,10 @@ from .loaders import Loaders
 _KINDS = {"VmHWM": "peak", "RssAnon": "anonymous", "RssFile": "file", "RssShmem": "shared"}
 SMALLEST_PINNED = 1 << 20
 """Below this many bytes pinned nobody asks how they were rounded."""
-MOST_LOOKS = 4
+MOST_STEPS = 10_000
+LOOKED_AT = (2, 3, 4)
+"""After these steps the tensors are looked at; it takes some hundredths of a second."""
+MOST_NODES = 50_000
 
 
 class HostMemory:
@@ -23,8 +26,9 @@ class HostMemory:
         self._base = resident()
         self._at_cuda = None
         self._requested = 0
-        self._looks = 0
+        self._nodes = []
         self._closed = None
+        self._steps = []
 
     def install(self):
         """Begin."""
@@ -41,16 +45,18 @@ class HostMemory:
         self._at_cuda = resident()
 
     def step_done(self):
-        """An optimizer has stepped: in the first steps, look how much of what is pinned is asked for."""
-        if self._looks < MOST_LOOKS:
-            self._looks += 1
-            self._look_at_pinned()
+        """An optimizer has stepped: note what is resident, and in some of the first steps look at the tensors."""
+        if len(self._steps) < MOST_STEPS:
+            now = resident()
+            self._steps.append(now.get("anonymous", 0) + now.get("file", 0) + now.get("shared", 0))
+        if len(self._steps) in LOOKED_AT:
+            self._look_at_tensors(graphs=True)
 
     def close(self):
         """The script has ended, and what comes is ours: nobody may count it as the script's."""
         if self._closed is None:
             self._closed = resident()
-            self._look_at_pinned()
+            self._look_at_tensors(graphs=False)
             try:
                 os.rename(self._page, self._page + ".end")
             except OSError:
@@ -62,24 +68,47 @@ class HostMemory:
             "base": self._base,
             "at_cuda": self._at_cuda,
             "end": self._closed,
+            "steps": self._steps,
+            "graph_nodes": self._nodes,
             "pinned_requested": self._requested,
             "loaders": self._loaders.rows(),
         }
 
-    def _look_at_pinned(self):
-        if self._native.pinned() < SMALLEST_PINNED:
+    def _look_at_tensors(self, *, graphs):
+        """How much of what is pinned is asked for, and how many nodes of the autograd graph are kept between steps."""
+        pins = self._native.pinned() >= SMALLEST_PINNED
+        if not (pins or graphs):
             return
-        torch = self._torch
-        storages = {}
+        tensor_class = self._torch.Tensor
+        storages, roots = {}, []
         for thing in gc.get_objects():
+            # Not isinstance: it asks things for their __class__, which some answer with a warning.
+            if not issubclass(type(thing), tensor_class):
+                continue
             try:
-                # Not isinstance: it asks things for their __class__, which some answer with a warning.
-                if issubclass(type(thing), torch.Tensor) and thing.device.type == "cpu" and thing.is_pinned():
+                if pins and thing.device.type == "cpu" and thing.is_pinned():
                     storage = thing.untyped_storage()
                     storages[storage.data_ptr()] = storage.nbytes()
+                if graphs and thing.grad_fn is not None:
+                    roots.append(thing.grad_fn)
             except Exception:
                 continue
         self._requested = max(self._requested, sum(storages.values()))
+        if graphs:
+            self._nodes.append(_count_nodes(roots))
+
+
+def _count_nodes(roots):
+    """Nodes of the autograd graph that hang on some, each counted once; at most `MOST_NODES`."""
+    seen: set = set()
+    waiting = list(roots)
+    while waiting and len(seen) < MOST_NODES:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        waiting += [following for following, _ in node.next_functions if following is not None]
+    return len(seen)
 
 
 def resident():

@@ -13,6 +13,8 @@ import types
 MOST_ITEMS = 2000
 """Of longer sequences only so many items, taken at random, are looked at."""
 PAGE = 4096
+_ABOUT = 112
+"""Bytes of an object whose size nobody tells: a header and a few fields."""
 _SKIPPED = (
     type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType, types.FrameType,
     types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType, bool, type(None),
@@ -23,8 +25,9 @@ class Weighed:
     """What hangs on an object, bytes.
 
     Attributes:
-        objects: objects with reference counts, and the tables of their containers.
-        buffers: data of arrays, tensors, Arrow tables, long strings and bytes.
+        objects: objects with reference counts, and small things that lie on the same pages.
+        buffers: what is only read: data of arrays, tensors and Arrow tables, long strings and bytes, long tables of
+            containers.
         mapped: data of arrays that is a file's, mapped.
         partial: time ran out; the figures are too low.
     """
@@ -76,13 +79,11 @@ def _look(thing, weight, found, buffers, chance):
     if kind is int and -6 < thing < 257:
         return ()
     if kind in (str, bytes, bytearray, int, float, complex):
-        size = _size(thing)
-        found.objects += weight * min(size, PAGE)
-        found.buffers += weight * max(size - PAGE, 0)
+        _count(_size(thing), weight, found)
         return ()
     home = getattr(kind, "__module__", "") or ""
     if home.startswith("pyarrow"):
-        found.objects += weight * _size(thing)
+        found.objects += weight * _ABOUT
         found.buffers += weight * _attribute(thing, "nbytes", 0)
         return ()
     if _is_array(kind):
@@ -90,7 +91,7 @@ def _look(thing, weight, found, buffers, chance):
     if _is_tensor(thing):
         _tensor(thing, weight, found, buffers)
         return ()
-    found.objects += weight * _size(thing)
+    _count(_size(thing), weight, found)
     if issubclass(kind, dict):
         keys = _sample(list(thing), chance) if len(thing) > MOST_ITEMS else [(key, 1.0) for key in thing]
         values = [(thing[key], 1.0) for key, _ in keys] if kind is dict else []
@@ -100,6 +101,12 @@ def _look(thing, weight, found, buffers, chance):
     if issubclass(kind, (list, tuple, set, frozenset)) and len(thing) > MOST_ITEMS:
         return _sample(thing if issubclass(kind, (list, tuple)) else list(thing), chance)
     return [(part, 1.0) for part in gc.get_referents(thing)]
+
+
+def _count(size, weight, found):
+    """Of something longer than a page the first is written, where the reference count stands."""
+    found.objects += weight * min(size, PAGE)
+    found.buffers += weight * max(size - PAGE, 0)
 
 
 def _sample(items, chance):
@@ -129,8 +136,11 @@ def _scaled(chosen, count):
 
 
 def _size(thing):
+    kind = type(thing)
     try:
-        size = sys.getsizeof(thing)
+        # Some classes (pandas' DataFrame) count in all that hangs on them, which is weighed for itself here.
+        told = isinstance(kind.__sizeof__, types.FunctionType)
+        size = object.__sizeof__(thing) if told else sys.getsizeof(thing)
     except Exception:  # a class of the script's may raise anything
         return 0
     return (size + 15) // 16 * 16
@@ -162,14 +172,14 @@ def _array(array, weight, found, buffers, chance):
             break
         owner = owner.base
     mapped = mapped or type(owner).__name__ == "mmap"
-    found.objects += weight * 112  # the header of an array
+    found.objects += weight * _ABOUT
     whole = owner if _is_array(type(owner)) else array
     address = whole.__array_interface__["data"][0]
     if address in buffers:
         return ()
     buffers.add(address)
     if array.dtype.hasobject:
-        found.objects += weight * whole.nbytes
+        _count(whole.nbytes, weight, found)
         flat = whole.reshape(-1)
         count = flat.size
         if count <= MOST_ITEMS:
