@@ -46,12 +46,14 @@ class PredictOptions:
     activation: str
     task: str | None
     checkpointing: bool
+    selective_checkpointing: bool
     accumulate: int
     zero_grad: str
     keep_gradients: bool
     clip: float | None
     ema: bool
     lora: int | None
+    quantize: str | None
     freeze: tuple[str, ...]
     channels_last: bool
     optimizer_in_backward: bool
@@ -59,6 +61,7 @@ class PredictOptions:
     cudnn_benchmark: bool
     deterministic: bool
     compile: bool
+    cuda_graphs: bool
     print_script: bool
     save_script: str | None
     gpu: str | None
@@ -98,16 +101,19 @@ class PredictOptions:
             )
         precision: Any = f"amp-{self.amp}" if self.amp else self.precision
         zero_grad: Any = self.zero_grad
+        quantize: Any = self.quantize
         return Training(
             optimizer=Optimizer.parse(self.optimizer),
             precision=precision,
             checkpointing=self.checkpointing,
+            selective_checkpointing=self.selective_checkpointing,
             accumulate=self.accumulate,
             zero_grad=zero_grad,
             keep_gradients=self.keep_gradients,
             clip=self.clip,
             ema=self.ema,
             lora=self.lora,
+            quantize=quantize,
             freeze=self.freeze,
             channels_last=self.channels_last,
             optimizer_in_backward=self.optimizer_in_backward,
@@ -115,6 +121,7 @@ class PredictOptions:
             cudnn_benchmark=self.cudnn_benchmark,
             deterministic=self.deterministic,
             compile=self.compile,
+            cuda_graphs=self.cuda_graphs,
         )
 
     def run(self, script: str) -> RunOptions:
