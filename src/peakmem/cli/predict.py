@@ -29,6 +29,9 @@ import click
     show_default=True,
     help="Of the parameters; tf32 is for matrix products alone.",
 )
+@click.option(
+    "--argument", "arguments", multiple=True, metavar="NAME=VALUE", help="Keyword argument of the function: depth=4."
+)
 @click.option("--loss", metavar="NAME", help="cross-entropy, mse, l1, bce or mean. [the model's usual one]")
 @click.option(
     "--activation", default="relu", show_default=True, metavar="NAME", help="Of dense networks: relu, gelu, tanh, ..."

@@ -21,6 +21,7 @@ from peakmem.files import check_writable, write_json
 from peakmem.workload.model import Request, Workload
 from peakmem.workload.resolving import draws_for_nothing, is_checkpoint, workload_of
 from peakmem.workload.script import write_script
+from peakmem.workload.sources.function import parse_argument
 from peakmem.workload.training import Optimizer, Training
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class PredictOptions:
     batch: int | None
     shape: str | None
     tokens: int | None
+    arguments: tuple[str, ...]
     optimizer: str
     amp: str | None
     precision: str
@@ -87,6 +89,7 @@ class PredictOptions:
             loss=self.loss,
             activation=self.activation,
             task=self.task,
+            arguments=tuple(parse_argument(text) for text in self.arguments),
         )
 
     def training(self) -> Training:

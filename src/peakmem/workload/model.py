@@ -17,6 +17,7 @@ class Request:
         loss: name of a loss (`losses.LOSSES`); None: the source's own.
         activation: name of an activation of `torch.nn`, for dense networks.
         task: task head of a Hugging Face model; None: guessed.
+        arguments: keyword arguments of the user's function, as (name, Python literal).
     """
 
     what: str
@@ -26,6 +27,7 @@ class Request:
     loss: str | None = None
     activation: str = "ReLU"
     task: str | None = None
+    arguments: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
