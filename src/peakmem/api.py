@@ -15,7 +15,8 @@ from peakmem.cli.planning import RunOptions
 from peakmem.errors import PeakmemError
 from peakmem.workload.losses import CALLS
 from peakmem.workload.model import Request, Workload
-from peakmem.workload.training import Optimizer, Precision, Training, ZeroGrad
+from peakmem.workload.resolving import draws_for_nothing
+from peakmem.workload.training import Optimizer, Precision, Quantized, Training, ZeroGrad
 
 if TYPE_CHECKING:
     from peakmem.forecast.model import Forecast
@@ -39,12 +40,14 @@ def predict(
     activation: str = "relu",
     task: str | None = None,
     checkpointing: bool = False,
+    selective_checkpointing: bool = False,
     accumulate: int = 1,
     zero_grad: ZeroGrad = "start",
     keep_gradients: bool = False,
     clip: float | None = None,
     ema: bool = False,
     lora: int | None = None,
+    quantize: Quantized | None = None,
     freeze: tuple[str, ...] = (),
     channels_last: bool = False,
     optimizer_in_backward: bool = False,
@@ -52,6 +55,7 @@ def predict(
     cudnn_benchmark: bool = False,
     deterministic: bool = False,
     compile: bool = False,
+    cuda_graphs: bool = False,
     with_range: bool = True,
     timeout: float | None = None,
 ) -> Forecast:
@@ -77,9 +81,9 @@ def predict(
         alloc_conf: value of PYTORCH_CUDA_ALLOC_CONF.
         activation: of dense networks.
         task: head of a Hugging Face model.
-        checkpointing, accumulate, zero_grad, keep_gradients, clip, ema, lora, freeze, channels_last,
-        optimizer_in_backward, offload_activations, cudnn_benchmark, deterministic, compile: settings, as in
-            `workload.training.Training`.
+        checkpointing, selective_checkpointing, accumulate, zero_grad, keep_gradients, clip, ema, lora, quantize,
+        freeze, channels_last, optimizer_in_backward, offload_activations, cudnn_benchmark, deterministic, compile,
+        cuda_graphs: settings, as in `workload.training.Training`.
         with_range: whether convolutional models are run thrice, for the range of what cuDNN may take.
         timeout: seconds after which to give up.
 
@@ -90,12 +94,14 @@ def predict(
         optimizer=Optimizer.parse(optimizer),
         precision=precision,
         checkpointing=checkpointing,
+        selective_checkpointing=selective_checkpointing,
         accumulate=accumulate,
         zero_grad=zero_grad,
         keep_gradients=keep_gradients,
         clip=clip,
         ema=ema,
         lora=lora,
+        quantize=quantize,
         freeze=freeze,
         channels_last=channels_last,
         optimizer_in_backward=optimizer_in_backward,
@@ -103,6 +109,7 @@ def predict(
         cudnn_benchmark=cudnn_benchmark,
         deterministic=deterministic,
         compile=compile,
+        cuda_graphs=cuda_graphs,
     )
     shape = _shape(inputs)
     request = Request(
@@ -124,6 +131,7 @@ def predict(
         no_range=not with_range,
         assume="",
         build_on_device=False,
+        no_initial_values=isinstance(what, str) and draws_for_nothing(what),
         no_weights=False,
         output="hide",
         json_target=None,

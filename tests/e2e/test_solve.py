@@ -146,3 +146,54 @@ def test_the_smallest_card():
     smallest = found["smallest"]
     smaller = [card for card in found["tried"] if card["total"] < smallest["total"]]
     assert smallest["attempt"]["fits"] and smaller and not any(card["attempt"]["fits"] for card in smaller)
+
+
+UNET = """
+import torch
+from torch import nn
+
+def block(inputs, outputs):
+    layers = [nn.Conv3d(inputs, outputs, 3, padding=1), nn.BatchNorm3d(outputs), nn.ReLU(inplace=True)]
+    return nn.Sequential(*layers, nn.Conv3d(outputs, outputs, 3, padding=1), nn.BatchNorm3d(outputs), nn.ReLU())
+
+class UNet3d(nn.Module):
+    def __init__(self, widths):
+        super().__init__()
+        self.down = nn.ModuleList(block(a, b) for a, b in zip((1, *widths[:-1]), widths))
+        self.up = nn.ModuleList(block(a + b, b) for a, b in zip(widths[:0:-1], widths[-2::-1]))
+        self.widen, self.pool, self.head = nn.Upsample(scale_factor=2), nn.MaxPool3d(2), nn.Conv3d(widths[0], 3, 1)
+    def forward(self, x):
+        skips = []
+        for level in self.down[:-1]:
+            skips.append(level(x))
+            x = self.pool(skips[-1])
+        x = self.down[-1](x)
+        for level in self.up:
+            x = level(torch.cat([self.widen(x), skips.pop()], dim=1))
+        return self.head(x)
+
+def build(depth=4, width=32):
+    return UNet3d([width * 2**level for level in range(depth)])
+"""
+
+
+def test_the_depth_of_a_unet(script, tmp_path):
+    path = script(UNET, "nets.py")
+    words = (f"{path}:build", "--batch", "2", "--input", "1x128x128x128", "--amp", "bf16", "--optimizer", "adam")
+    done, solved = solve("--memory", "24GiB", "--vary", "depth=2..8", *words)
+    assert done.code == 0, done.err
+    largest, following = solved["largest"], solved["following"]
+    assert following == largest + 1 and 2 < largest < 8
+    for depth, code in ((largest, 0), (following, 1)):
+        told = run_peakmem("predict", *words, "--no-range", "--memory", "24GiB", "--argument", f"depth={depth}")
+        assert told.code == code, told.out + told.err
+    assert solved["seconds"] < 120
+
+
+def test_a_function_has_no_such_argument(script):
+    path = script(UNET, "nets.py")
+    done, _ = solve(
+        "--memory", "24GiB", "--vary", "dept=2..8", f"{path}:build", "--batch", "1", "--input", "1x32x32x32"
+    )
+    assert done.code == 2
+    assert "build() takes no argument 'dept'" in done.err and "did you mean depth?" in done.err

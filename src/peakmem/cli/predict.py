@@ -29,12 +29,20 @@ import click
     show_default=True,
     help="Of the parameters; tf32 is for matrix products alone.",
 )
+@click.option(
+    "--argument", "arguments", multiple=True, metavar="NAME=VALUE", help="Keyword argument of the function: depth=4."
+)
 @click.option("--loss", metavar="NAME", help="cross-entropy, mse, l1, bce or mean. [the model's usual one]")
 @click.option(
     "--activation", default="relu", show_default=True, metavar="NAME", help="Of dense networks: relu, gelu, tanh, ..."
 )
 @click.option("--task", metavar="NAME", help="Head of a Hugging Face model: causal-lm, masked-lm, ... [guessed]")
 @click.option("--checkpointing", is_flag=True, help="Activation checkpointing of each block.")
+@click.option(
+    "--selective-checkpointing",
+    is_flag=True,
+    help="The same, but the results of matrix products, attention and convolutions are kept.",
+)
 @click.option("--accumulate", type=int, default=1, metavar="N", help="Backward passes for one step.")
 @click.option(
     "--zero-grad",
@@ -47,6 +55,9 @@ import click
 @click.option("--clip", type=float, metavar="NORM", help="clip_grad_norm_ with this norm.")
 @click.option("--ema", is_flag=True, help="Keep an averaged copy of the parameters.")
 @click.option("--lora", type=int, metavar="RANK", help="LoRA adapters on all linear layers (needs peft).")
+@click.option(
+    "--quantize", type=click.Choice(["nf4", "fp4"]), help="QLoRA: linear layers in 4 bits, with --lora (bitsandbytes)."
+)
 @click.option("--freeze", multiple=True, metavar="PREFIX", help="Do not train parameters whose names begin so.")
 @click.option("--channels-last", is_flag=True, help="Memory format of images and convolutions.")
 @click.option("--optimizer-in-backward", is_flag=True, help="Step each parameter as soon as it has its gradient.")
@@ -54,6 +65,7 @@ import click
 @click.option("--cudnn-benchmark", is_flag=True, help="torch.backends.cudnn.benchmark.")
 @click.option("--deterministic", is_flag=True, help="torch.use_deterministic_algorithms.")
 @click.option("--compile", is_flag=True, help="torch.compile of the model.")
+@click.option("--cuda-graphs", is_flag=True, help="Capture forward and backward pass in a CUDA graph; replay it.")
 @click.option("--print-script", is_flag=True, help="Print the training script that would be run, and run nothing.")
 @click.option("--save-script", metavar="FILE", help="Keep the training script: it runs on a real GPU as it is.")
 @click.option("--gpu", metavar="NAME", help="The card: 4090, a100-80, t4, ... (peakmem gpus lists them). [A100 80GB]")

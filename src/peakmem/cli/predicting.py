@@ -22,6 +22,7 @@ from peakmem.files import check_writable, write_json
 from peakmem.workload.model import Request, Workload
 from peakmem.workload.resolving import draws_for_nothing, is_checkpoint, workload_of
 from peakmem.workload.script import write_script
+from peakmem.workload.sources.function import parse_argument
 from peakmem.workload.training import Optimizer, Training
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class PredictOptions:
     batch: int | None
     shape: str | None
     tokens: int | None
+    arguments: tuple[str, ...]
     optimizer: str
     amp: str | None
     precision: str
@@ -47,12 +49,14 @@ class PredictOptions:
     activation: str
     task: str | None
     checkpointing: bool
+    selective_checkpointing: bool
     accumulate: int
     zero_grad: str
     keep_gradients: bool
     clip: float | None
     ema: bool
     lora: int | None
+    quantize: str | None
     freeze: tuple[str, ...]
     channels_last: bool
     optimizer_in_backward: bool
@@ -60,6 +64,7 @@ class PredictOptions:
     cudnn_benchmark: bool
     deterministic: bool
     compile: bool
+    cuda_graphs: bool
     print_script: bool
     save_script: str | None
     gpu: str | None
@@ -88,6 +93,7 @@ class PredictOptions:
             loss=self.loss,
             activation=self.activation,
             task=self.task,
+            arguments=tuple(parse_argument(text) for text in self.arguments),
         )
 
     def training(self) -> Training:
@@ -102,16 +108,19 @@ class PredictOptions:
             )
         precision: Any = f"amp-{self.amp}" if self.amp else self.precision
         zero_grad: Any = self.zero_grad
+        quantize: Any = self.quantize
         return Training(
             optimizer=Optimizer.parse(self.optimizer),
             precision=precision,
             checkpointing=self.checkpointing,
+            selective_checkpointing=self.selective_checkpointing,
             accumulate=self.accumulate,
             zero_grad=zero_grad,
             keep_gradients=self.keep_gradients,
             clip=self.clip,
             ema=self.ema,
             lora=self.lora,
+            quantize=quantize,
             freeze=self.freeze,
             channels_last=self.channels_last,
             optimizer_in_backward=self.optimizer_in_backward,
@@ -119,6 +128,7 @@ class PredictOptions:
             cudnn_benchmark=self.cudnn_benchmark,
             deterministic=self.deterministic,
             compile=self.compile,
+            cuda_graphs=self.cuda_graphs,
         )
 
     def run(self, script: str) -> RunOptions:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peakmem.errors import PeakmemError
+from peakmem.workload.resolving import names_a_function
 
 if TYPE_CHECKING:
     from peakmem.cli.predicting import PredictOptions
@@ -150,11 +151,14 @@ class ModelSubject:
         if in_environment:
             raise PeakmemError("a model reads no environment variables", hint="--vary batch=1..512")
         texts = [getattr(self.options, field) or "" for field in _TEXTS]
-        if name not in _VARIED and not any(f"{{{name}}}" in text for text in texts):
+        texts += self.options.arguments
+        if name in _VARIED or any(f"{{{name}}}" in text for text in texts):
+            return
+        if not names_a_function(self.options.what):
             raise PeakmemError(
                 f"{name} is nothing that can be varied here",
                 hint=f"one of {', '.join(_VARIED)}, or a place in the name or the input: dense:100-{{{name}}}-10, "
-                f"--input 3x{{{name}}}x{{{name}}}",
+                f"--input 3x{{{name}}}x{{{name}}}; a function's keyword arguments: file.py:function",
             )
 
     def varied(self, values: Mapping[str, int]) -> PredictOptions:
@@ -163,6 +167,13 @@ class ModelSubject:
             name: _filled(text, values) for name in _TEXTS if (text := getattr(self.options, name))
         }
         changes |= {name: value for name, value in values.items() if name in _VARIED}
+        arguments = tuple(_filled(text, values) for text in self.options.arguments)
+        placed = "".join([*self.options.arguments, *(getattr(self.options, name) or "" for name in _TEXTS)])
+        for name, value in values.items():
+            if name not in _VARIED and f"{{{name}}}" not in placed:  # an argument of the function, then
+                kept = (text for text in arguments if not text.startswith(f"{name}="))
+                arguments = (*kept, f"{name}={value}")
+        changes["arguments"] = arguments
         return replace(self.options, **changes)
 
     def at(self, values: Mapping[str, int], *, variables: Mapping[str, str]) -> Prepared:

@@ -17,6 +17,7 @@ class Request:
         loss: name of a loss (`losses.LOSSES`); None: the source's own.
         activation: name of an activation of `torch.nn`, for dense networks.
         task: task head of a Hugging Face model; None: guessed.
+        arguments: keyword arguments of the user's function, as (name, Python literal).
     """
 
     what: str
@@ -26,6 +27,7 @@ class Request:
     loss: str | None = None
     activation: str = "ReLU"
     task: str | None = None
+    arguments: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,6 +46,8 @@ class Workload:
         floating: those of `tensors` that follow the precision and the memory format of the model.
         nested: whether the tensors are lists or dicts of tensors, so that copying them needs a helper.
         checkpointing: turns on activation checkpointing; None: the blocks are looked for.
+        selective_checkpointing: the same, with `context_fn=keep_products`; None: the blocks are looked for.
+        adapted: expression for the layers that LoRA adapts, from `model`.
         assumed: what was chosen for the user and may differ in the real run, in words.
     """
 
@@ -58,4 +62,6 @@ class Workload:
     floating: tuple[str, ...] = ()
     nested: bool = False
     checkpointing: str | None = None
+    selective_checkpointing: str | None = None
+    adapted: str = "[name for name, module in model.named_modules() if isinstance(module, nn.Linear)]"
     assumed: tuple[str, ...] = ()

@@ -10,6 +10,8 @@ from peakmem.workload.model import Request, Workload
 
 CHECKPOINTS = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".gguf", ".onnx")
 
+_SOURCES = ("torchvision", "timm", "hf", "huggingface", "transformers")
+
 FORMS = """dense:1000-100-100-10         linear layers of these widths
 torchvision:resnet50          a model of torchvision
 timm:vit_base_patch16_224     a model of timm
@@ -25,6 +27,14 @@ def is_checkpoint(what: str) -> bool:
     if path.is_dir():
         return any(path.glob("*.index.json")) or any(entry.suffix in CHECKPOINTS for entry in path.iterdir())
     return what.endswith((*CHECKPOINTS, ".index.json")) and ":" not in path.name
+
+
+def names_a_function(what: str) -> bool:
+    """Whether a text has the form of a function that builds the model."""
+    module, _, name = what.rpartition(":")
+    if what.partition(":")[0] in (*_SOURCES, "dense") or not name.isidentifier():
+        return False
+    return module.endswith(".py") or re.fullmatch(r"[A-Za-z_]\w*(\.\w+)*", module) is not None
 
 
 def draws_for_nothing(what: str) -> bool:
@@ -43,6 +53,8 @@ def workload_of(request: Request) -> Workload:
     """
     what = request.what
     kind, colon, rest = what.partition(":")
+    if request.arguments and not names_a_function(what):
+        raise PeakmemError(f"{what} takes no arguments", hint="--argument is for file.py:function")
     if colon and rest:
         if kind == "dense":
             from peakmem.workload.sources.dense import dense
@@ -52,12 +64,12 @@ def workload_of(request: Request) -> Workload:
             from peakmem.workload.sources import images
 
             return (images.torchvision if kind == "torchvision" else images.timm)(request, rest)
-        if kind in ("hf", "huggingface", "transformers"):
+        if kind in _SOURCES:
             from peakmem.workload.sources.huggingface import hugging_face
 
             return hugging_face(request, rest)
-        module, _, name = what.rpartition(":")
-        if name.isidentifier() and (module.endswith(".py") or re.fullmatch(r"[A-Za-z_]\w*(\.\w+)*", module)):
+        if names_a_function(what):
+            module, _, name = what.rpartition(":")
             from peakmem.workload.sources.function import function
 
             return function(request, module, name)

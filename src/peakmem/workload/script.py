@@ -5,52 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from textwrap import fill, indent
 
+from peakmem.workload.helpers import BLOCKS, FILL, KEPT, QUANTIZE, SHAPES, TO_DEVICE
 from peakmem.workload.model import Workload
 from peakmem.workload.training import Training
-
-_TO_DEVICE = '''
-def to_device(value):
-    """Copy the tensors in lists, tuples and dicts to the GPU."""
-    if torch.is_tensor(value):
-        return value.cuda()
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(to_device, value))
-    return {key: to_device(part) for key, part in value.items()} if isinstance(value, dict) else value
-'''
-
-_SHAPES = '''
-def shapes(value):
-    """The shapes of the tensors in lists, tuples and dicts, as text."""
-    if torch.is_tensor(value):
-        return " x ".join(map(str, value.shape)) + f" {str(value.dtype).removeprefix('torch.')}"
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {shapes(part)}" for key, part in value.items())
-    if isinstance(value, (list, tuple)):
-        return f"{len(value)} of {shapes(value[0])}" if value else "nothing"
-    return repr(value)
-'''
-
-_BLOCKS = '''
-def blocks_of(model):
-    """The blocks of a model: the outermost modules with children whose class occurs more than once."""
-    containers = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
-    parents = [m for m in model.modules() if next(m.children(), None) is not None and not isinstance(m, containers)]
-    counts = Counter(type(module) for module in parents)
-    blocks, inner = [], set()
-    for module in parents:
-        if counts[type(module)] > 1 and module not in inner:
-            blocks.append(module)
-            inner.update(module.modules())
-    if not blocks:
-        raise SystemExit("this model has no blocks that occur more than once: nothing to checkpoint")
-    return blocks
-
-
-def checkpoint_blocks(model):
-    """Let each block run again in the backward pass instead of keeping its activations."""
-    for block in blocks_of(model):
-        block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
-'''
 
 
 def write_script(workload: Workload, training: Training, *, steps: int) -> str:
@@ -91,7 +48,10 @@ class _Writer:
         self._workload = workload
         self._training = training
         self._steps = steps
-        self._blocks = training.checkpointing and workload.checkpointing is None
+        own = workload.selective_checkpointing if training.selective_checkpointing else workload.checkpointing
+        self._checkpoints = training.checkpointing or training.selective_checkpointing
+        self._own_checkpointing = own
+        self._blocks = self._checkpoints and own is None
 
     def script(self) -> str:
         workload = self._workload
@@ -132,10 +92,19 @@ class _Writer:
         others = {"import torch", "from torch import nn", *self._workload.imports}
         if self._blocks:
             others.add("from torch.utils.checkpoint import checkpoint")
+        if training.selective_checkpointing:
+            others.discard("from torch.utils.checkpoint import checkpoint")
+            names = "checkpoint, create_selective_checkpoint_contexts"
+            names = names if self._blocks else "create_selective_checkpoint_contexts"
+            others.add(f"from torch.utils.checkpoint import {names}")
         if training.optimizer.package == "bitsandbytes":
             others.add("import bitsandbytes")
         if training.lora is not None:
             others.add("from peft import LoraConfig, get_peft_model")
+        if training.quantize is not None:
+            others.discard("from peft import LoraConfig, get_peft_model")
+            others.add("from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training")
+            others.add("from bitsandbytes.nn import Linear4bit, Params4bit")
 
         def order(line: str) -> tuple[bool, str]:
             return line.startswith("from"), line
@@ -147,15 +116,24 @@ class _Writer:
         return [*lines, *sorted(others, key=order)]
 
     def _helpers(self) -> str:
-        parts = [self._workload.helpers, *([_SHAPES, self._to_device()] if self._workload.nested else [])]
-        parts += [_BLOCKS] if self._blocks else []
+        parts = [self._workload.helpers, *([SHAPES, self._to_device()] if self._workload.nested else [])]
+        parts += [FILL] if self._workload.nested and self._training.cuda_graphs else []
+        parts += [KEPT] if self._training.selective_checkpointing else []
+        parts += [self._blocks_helper()] if self._blocks else []
+        parts += [QUANTIZE] if self._training.quantize is not None else []
         return "\n\n\n".join(part.strip("\n") for part in parts if part.strip())
+
+    def _blocks_helper(self) -> str:
+        if not self._training.selective_checkpointing:
+            return BLOCKS
+        whole = "functools.partial(checkpoint, block.forward, use_reentrant=False)"
+        return BLOCKS.replace(whole, whole[:-1] + ", context_fn=keep_products)")
 
     def _to_device(self) -> str:
         if self._training.precision != "bf16":
-            return _TO_DEVICE
+            return TO_DEVICE
         cast = "value.to(torch.bfloat16) if value.is_floating_point() else value"
-        return _TO_DEVICE.replace("value.cuda()", f"({cast}).cuda()")
+        return TO_DEVICE.replace("value.cuda()", f"({cast}).cuda()")
 
     def _switches(self) -> list[str]:
         training = self._training
@@ -171,11 +149,14 @@ class _Writer:
     def _model(self) -> list[str]:
         training, workload = self._training, self._workload
         lines = [workload.model.strip("\n")]
+        if training.quantize is not None:
+            lines += self._quantized()
         if training.lora is not None:
-            lines.append(
+            lines += [
+                f"adapted = {workload.adapted}",
                 f"model = get_peft_model(model, LoraConfig(r={training.lora}, lora_alpha={2 * training.lora}, "
-                'target_modules="all-linear"))'
-            )
+                "target_modules=adapted))",
+            ]
         if training.precision == "bf16":
             lines.append("model = model.to(torch.bfloat16)")
         if training.channels_last:
@@ -189,8 +170,10 @@ class _Writer:
                 "for parameter in frozen:",
                 "    parameter.requires_grad_(False)",
             ]
-        if training.checkpointing:
-            lines.append(workload.checkpointing or "checkpoint_blocks(model)")
+        if self._checkpoints:
+            lines.append(self._own_checkpointing or "checkpoint_blocks(model)")
+            if training.quantize is not None and self._own_checkpointing:
+                lines.append("model.enable_input_require_grads()")
         lines.append("trained = [parameter for parameter in model.parameters() if parameter.requires_grad]")
         lines += self._optimizer()
         if training.precision == "amp-fp16":
@@ -207,6 +190,17 @@ class _Writer:
             'trained: {sum(p.numel() for p in trained):,}")'
         )
         return lines
+
+    def _quantized(self) -> list[str]:
+        # Of all but the linear layers peft makes fp32, unless the whole model is to be bf16.
+        prepare = "model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)"
+        return [
+            "model = model.to(torch.bfloat16)",
+            "linear = [module for module in model.modules() if isinstance(module, nn.Linear)]",
+            f'quantize_linear_layers(model, "{self._training.quantize}", output=linear[-1])',
+            "del linear",
+            *([] if self._training.precision == "bf16" else [prepare]),
+        ]
 
     def _optimizer(self) -> list[str]:
         optimizer = self._training.optimizer
@@ -286,6 +280,8 @@ class _Writer:
 
     def _loop(self) -> list[str]:
         training = self._training
+        if training.cuda_graphs:
+            return self._loop_with_graph()
         scaled = training.precision == "amp-fp16"
         loss = "loss" if training.accumulate == 1 else f"loss / {training.accumulate}"
         backward = f"scaler.scale({loss}).backward()" if scaled else f"({loss}).backward()".replace("(loss)", "loss")
@@ -301,15 +297,50 @@ class _Writer:
         if training.accumulate > 1:
             lines += self._zero() if training.zero_grad == "backward" else []
             passes = [f"for _ in range({training.accumulate}):", *(f"    {line}" for line in passes)]
-        lines += passes
+        lines += passes + self._step()
+        lines += self._zero() if training.zero_grad == "end" else []
+        return ["for step in range(STEPS):", *(f"    {line}" for line in lines)]
+
+    def _step(self) -> list[str]:
+        """What follows the backward pass."""
+        training, lines = self._training, []
+        scaled = training.precision == "amp-fp16"
         if training.clip is not None:
             lines += [f"scaler.unscale_({name})" for name in self._names()] if scaled else []
             lines.append(f"torch.nn.utils.clip_grad_norm_(trained, {training.clip})")
         lines += [f"scaler.step({name})" if scaled else f"{name}.step()" for name in self._names()]
         lines += ["scaler.update()"] if scaled else []
-        lines += ["average.update_parameters(model)"] if training.ema else []
-        lines += self._zero() if training.zero_grad == "end" else []
-        return ["for step in range(STEPS):", *(f"    {line}" for line in lines)]
+        return lines + (["average.update_parameters(model)"] if training.ema else [])
+
+    def _loop_with_graph(self) -> list[str]:
+        # PyTorch's notes on CUDA semantics, "Whole-network capture"; the optimizer stays outside of the graph, so that
+        # it need not be capturable.
+        backward = "scaler.scale(loss).backward()" if self._training.precision == "amp-fp16" else "loss.backward()"
+        passes = [*self._forward(), backward]
+        return [
+            "# The graph reads its batch from these tensors; each step fills them.",
+            *self._copies(),
+            "",
+            "side = torch.cuda.Stream()",
+            "side.wait_stream(torch.cuda.current_stream())",
+            "with torch.cuda.stream(side):",
+            "    for _ in range(3):",
+            *(f"        {line}" for line in [*self._zero(), *passes]),
+            "torch.cuda.current_stream().wait_stream(side)",
+            "",
+            *self._zero(),
+            "graph = torch.cuda.CUDAGraph()",
+            "with torch.cuda.graph(graph):",
+            *(f"    {line}" for line in passes),
+            "",
+            "for step in range(STEPS):",
+            *(f"    {line}" for line in [*self._fills(), "graph.replay()", *self._step()]),
+        ]
+
+    def _fills(self) -> list[str]:
+        if self._workload.nested:
+            return [f"fill({name}, {self._on_host(name)})" for name in self._workload.tensors]
+        return [f"{name}.copy_({self._on_host(name)})" for name in self._workload.tensors]
 
     def _loop_with_closure(self) -> list[str]:
         closure = ["optimizer.zero_grad()", *self._forward(), "loss.backward()", "return loss"]

@@ -12,6 +12,7 @@ from peakmem.errors import PeakmemError
 
 Precision = Literal["fp32", "tf32", "amp-bf16", "amp-fp16", "bf16"]
 ZeroGrad = Literal["start", "backward", "end"]
+Quantized = Literal["nf4", "fp4"]
 
 OPTIMIZERS = {
     "adadelta": "Adadelta", "adafactor": "Adafactor", "adagrad": "Adagrad", "adam": "Adam", "adamax": "Adamax",
@@ -115,12 +116,15 @@ class Training:
         precision: `fp32`; `tf32` (matrix products); `amp-bf16`, `amp-fp16` (autocast; the latter with a GradScaler);
             `bf16` (parameters, gradients and states as well).
         checkpointing: activation checkpointing of each block.
+        selective_checkpointing: whether blocks that run again keep the results of matrix products, attention and
+            convolutions, which are dear to compute.
         accumulate: backward passes for one step of the optimizer.
         zero_grad: where gradients are dropped: at the `start` of a step, before `backward`, or at the `end`.
         keep_gradients: whether gradients are zeroed in place (`set_to_none=False`).
         clip: largest norm of all gradients; None: they are not clipped.
         ema: whether a second copy of the parameters is kept, averaged over the steps.
         lora: rank of LoRA adapters on all linear layers; None: none.
+        quantize: type of 4 bits that the weights of linear layers are kept in (QLoRA, with `lora`); None: none.
         freeze: beginnings of the names of parameters that are not trained.
         channels_last: whether images and convolutions use that memory format.
         optimizer_in_backward: whether each parameter is stepped, and its gradient dropped, as soon as it has one.
@@ -128,17 +132,20 @@ class Training:
         cudnn_benchmark: whether cuDNN tries its plans out.
         deterministic: whether only deterministic algorithms are used.
         compile: whether the model goes through `torch.compile`.
+        cuda_graphs: whether the forward and backward passes are captured in a CUDA graph, which is replayed.
     """
 
     optimizer: Optimizer = field(default_factory=lambda: Optimizer(name="adamw"))
     precision: Precision = "fp32"
     checkpointing: bool = False
+    selective_checkpointing: bool = False
     accumulate: int = 1
     zero_grad: ZeroGrad = "start"
     keep_gradients: bool = False
     clip: float | None = None
     ema: bool = False
     lora: int | None = None
+    quantize: Quantized | None = None
     freeze: tuple[str, ...] = ()
     channels_last: bool = False
     optimizer_in_backward: bool = False
@@ -146,10 +153,15 @@ class Training:
     cudnn_benchmark: bool = False
     deterministic: bool = False
     compile: bool = False
+    cuda_graphs: bool = False
 
     def __post_init__(self) -> None:
         _among("precision", self.precision, get_args(Precision))
         _among("zero_grad", self.zero_grad, get_args(ZeroGrad))
+        if self.quantize is not None:
+            _among("quantize", self.quantize, get_args(Quantized))
+            if self.lora is None:
+                raise PeakmemError("weights of 4 bits can't be trained; adapters beside them can", hint="--lora 16")
         if self.accumulate < 1:
             raise PeakmemError(f"{self.accumulate} backward passes make no step", hint="--accumulate 1 or more")
         if self.lora is not None and self.lora < 1:
@@ -166,7 +178,26 @@ class Training:
             raise PeakmemError(
                 "a compiled backward pass does not step parameters on its way", hint="leave --compile out"
             )
+        self._check_cuda_graphs()
         self._check_packages()
+
+    def _check_cuda_graphs(self) -> None:
+        if not self.cuda_graphs:
+            return
+        against = [
+            ("--accumulate", self.accumulate > 1, "a replay writes the gradients anew"),
+            ("--zero-grad", self.zero_grad != "start", "a replay writes the gradients anew"),
+            ("--keep-gradients", self.keep_gradients, "a replay writes the gradients anew"),
+            ("--optimizer-in-backward", self.optimizer_in_backward, "the optimizer's step is not captured"),
+            ("--optimizer lbfgs", self.optimizer.name == "lbfgs", "it runs the forward pass itself"),
+            ("--offload-activations", self.offload_activations, "copies to the host wait for them"),
+            ("--compile", self.compile, 'torch.compile(mode="reduce-overhead") captures graphs of its own'),
+        ]
+        for word, there, why in against:
+            if there:
+                raise PeakmemError(
+                    f"{word} does not go with captured graphs: {why}", hint=f"leave {word} or --cuda-graphs out"
+                )
 
     def _check_optimizer_in_backward(self) -> None:
         if not self.optimizer_in_backward:
@@ -191,11 +222,14 @@ class Training:
             raise missing(package, f"the optimizer {self.optimizer.name}")
         if self.lora is not None and not installed("peft"):
             raise missing("peft", "LoRA")
+        if self.quantize is not None and not installed("bitsandbytes"):
+            raise missing("bitsandbytes", "QLoRA")
 
     def words(self) -> str:
         """The settings that differ from plain training, in words."""
         said = {
-            "activation checkpointing": self.checkpointing,
+            "activation checkpointing": self.checkpointing and not self.selective_checkpointing,
+            "selective activation checkpointing": self.selective_checkpointing,
             f"{self.accumulate} backward passes a step": self.accumulate > 1,
             f"zero_grad at the {self.zero_grad}": self.zero_grad == "end",
             "zero_grad before backward": self.zero_grad == "backward",
@@ -203,6 +237,7 @@ class Training:
             f"clipped to norm {self.clip}": self.clip is not None,
             "EMA copy": self.ema,
             f"LoRA rank {self.lora}": self.lora is not None,
+            f"linear layers in {self.quantize}": self.quantize is not None,
             f"frozen {', '.join(self.freeze)}": bool(self.freeze),
             "channels last": self.channels_last,
             "optimizer in backward": self.optimizer_in_backward,
@@ -210,6 +245,7 @@ class Training:
             "cuDNN benchmark": self.cudnn_benchmark,
             "deterministic": self.deterministic,
             "compiled": self.compile,
+            "CUDA graphs": self.cuda_graphs,
         }
         return ", ".join([str(self.optimizer), self.precision, *(text for text, there in said.items() if there)])
 

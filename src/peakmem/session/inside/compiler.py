@@ -66,7 +66,7 @@ class _Later:
     def _module(self, name):
         module = types.ModuleType(name, __doc__)
         module.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=name == NAME)
-        module.__getattr__ = lambda attribute: self._attribute(name, attribute)  # type: ignore[method-assign]
+        vars(module)["__getattr__"] = lambda attribute: self._attribute(name, attribute)
         self._modules[name] = module
         return module
 

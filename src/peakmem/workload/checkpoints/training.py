@@ -75,12 +75,14 @@ def write_checkpoint_script(checkpoint: Checkpoint, training: Training, *, steps
 def _check(training: Training) -> None:
     for word, there in (
         ("--checkpointing", training.checkpointing),
+        ("--selective-checkpointing", training.selective_checkpointing),
         ("--lora", training.lora is not None),
         ("--freeze", bool(training.freeze)),
         ("--ema", training.ema),
         ("--optimizer-in-backward", training.optimizer_in_backward),
         ("--offload-activations", training.offload_activations),
         ("--compile", training.compile),
+        ("--cuda-graphs", training.cuda_graphs),
         ("--accumulate", training.accumulate > 1),
         ("--optimizer lbfgs", training.optimizer.name == "lbfgs"),
     ):

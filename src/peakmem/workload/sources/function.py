@@ -56,16 +56,17 @@ def function(request: Request, module: str, name: str) -> Workload:
     """
     path = _source(module)
     if path is not None:
-        _check_name(path, name, module)
+        _check_arguments(_check_name(path, name, module), name, request.arguments)
+    arguments = ", ".join(f"{key}={value}" for key, value in request.arguments)
     is_file = module.endswith(".py")
     folder = str((path.parent if is_file and path else Path.cwd()).resolve())
     imported = Path(module).stem if is_file else module
     return make_workload(
         request,
-        title=f"{module}:{name}",
+        title=f"{module}:{name}" + (f"({arguments})" if arguments else ""),
         imports=("import sys",),
         made=f"sys.path.insert(0, {folder!r})\nfrom {imported} import {name}  # noqa: E402\n\n"
-        f"model, inputs, own_loss = split({name}())",
+        f"model, inputs, own_loss = split({name}({arguments}))",
         name=name,
     )
 
@@ -154,14 +155,43 @@ def _source(module: str) -> Path | None:
     return None
 
 
-def _check_name(path: Path, name: str, module: str) -> None:
+def parse_argument(text: str) -> tuple[str, str]:
+    """The name and the value, a Python literal, of NAME=VALUE; a value that is no literal is a string.
+
+    Raises:
+        PeakmemError: there is no name.
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise PeakmemError(f"--argument {text} is no NAME=VALUE", hint="--argument depth=4")
+    try:
+        return name, repr(ast.literal_eval(value))
+    except (ValueError, SyntaxError):
+        return name, repr(value)
+
+
+def _check_arguments(node: ast.stmt | None, name: str, arguments: tuple[tuple[str, str], ...]) -> None:
+    """Raise a PeakmemError if a function, as far as it can be seen, does not take these keyword arguments."""
+    if not isinstance(node, ast.FunctionDef) or node.args.kwarg is not None:
+        return
+    taken = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)]
+    for key, _ in arguments:
+        if key not in taken:
+            near = difflib.get_close_matches(key, taken, n=1)
+            hint = f"did you mean {near[0]}?" if near else "it takes " + (", ".join(taken) or "no arguments")
+            raise PeakmemError(f"{name}() takes no argument {key!r}", hint=hint)
+
+
+def _check_name(path: Path, name: str, module: str) -> ast.stmt | None:
+    """Raise a PeakmemError unless a file has the name; gives the function or class where it is defined there."""
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise PeakmemError(f"{path} can't be read: {error}") from error
     except SyntaxError as error:
         raise PeakmemError(f"{path}:{error.lineno}: {error.msg}") from error
-    defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    definitions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    defined = list(definitions)
     known = name in defined or any(
         isinstance(node, ast.Name | ast.alias | ast.Starred)
         and name in (getattr(node, "id", None), getattr(node, "asname", None), getattr(node, "name", None))
@@ -172,3 +202,4 @@ def _check_name(path: Path, name: str, module: str) -> None:
         near = difflib.get_close_matches(name, defined, n=1)
         hint = f"did you mean {module}:{near[0]}?" if near else "it defines " + (", ".join(defined) or "no function")
         raise PeakmemError(f"{module} defines no {name!r}", hint=hint)
+    return definitions.get(name)

@@ -62,6 +62,9 @@ def hugging_face(request: Request, rest: str) -> Workload:
         tensors=values.names,
         floating=values.floating,
         checkpointing='model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})',
+        selective_checkpointing="model.gradient_checkpointing_enable(gradient_checkpointing_kwargs="
+        '{"use_reentrant": False, "context_fn": keep_products})',
+        adapted='"all-linear"',  # all but the output layer, as the QLoRA paper has it
         assumed=values.assumed
         + ((f"sequences of {tokens} tokens: --tokens N",) if values.has_tokens and request.tokens is None else ()),
     )
