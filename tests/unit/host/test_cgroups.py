@@ -1,4 +1,4 @@
-"""Control groups of both versions, as containers, systemd and schedulers set them up; each a small copy of /proc and /sys."""
+"""Control groups of both versions, as containers, systemd and schedulers make them: a small copy of /proc and /sys each."""
 
 from __future__ import annotations
 
