@@ -58,9 +58,7 @@ def print_measurement(measured: Measurement, console: Console) -> None:
 
 def print_beside(beside: Beside, console: Console) -> None:
     """Print a forecast and a measurement side by side."""
-    table = _table(
-        ("", False), (beside.columns[0], True), (beside.columns[1], True), ("difference", True), ("", True)
-    )
+    table = _table(("", False), (beside.columns[0], True), (beside.columns[1], True), ("difference", True), ("", True))
     for row in beside.rows:
         sign = "+" if row.difference > 0 else "-"
         off = f"{row.difference / row.measured:+.1%}" if row.measured else ""

@@ -1,4 +1,4 @@
-"""Control groups of both versions, as containers, systemd and schedulers make them: a small copy of /proc and /sys each."""
+"""Control groups of both versions as containers, systemd and schedulers make them: small copies of /proc and /sys."""
 
 from __future__ import annotations
 
