@@ -40,15 +40,15 @@ class PrebuiltLibrary(BuildHookInterface):  # type: ignore[type-arg]
         library = self._folder / build.LIBRARY
         try:
             build.compile_library(library, work=self._folder, progress=self.app.display_info)
+            cudnn = self._folder / build.TENSORFLOW_CUDNN
+            build.compile_tensorflow_library(cudnn, library=library, work=self._folder)
         except (PeakmemError, OSError) as error:
             self.app.display_warning(f"the wheel is pure: {error}")
             return
         recorded = self._folder / "source-hash"
         recorded.write_text(build.source_hash() + "\n")
         inside = f"peakmem/vgpu/prebuilt/{machine}"
-        build_data["force_include"].update(
-            {str(library): f"{inside}/{library.name}", str(recorded): f"{inside}/{recorded.name}"}
-        )
+        build_data["force_include"].update({str(path): f"{inside}/{path.name}" for path in (library, cudnn, recorded)})
         build_data["pure_python"] = False
         prefix = "manylinux_2_17" if build.is_zig(build.find_compiler()) else "linux"
         build_data["tag"] = f"py3-none-{prefix}_{machine}"

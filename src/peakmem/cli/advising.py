@@ -20,6 +20,7 @@ from peakmem.forecast.model import Gpu
 from peakmem.report.advising import print_advised
 from peakmem.session.launching import alloc_conf_in_force
 from peakmem.workload.resolving import draws_for_nothing
+from peakmem.workload.training import DEFAULT_OPTIMIZER
 
 if TYPE_CHECKING:
     from peakmem.cli.predicting import PredictOptions
@@ -138,7 +139,7 @@ class _Model:
         return Trial(command=prepared.command, variables=prepared.variables)
 
     def _changed(self, options: PredictOptions, knob: Knob) -> PredictOptions | str:
-        name, _, rest = options.optimizer.partition(":")
+        name, _, rest = (options.optimizer or DEFAULT_OPTIMIZER).partition(":")
         name = name.lower()
         if knob.divisor > 1:
             if not options.batch:

@@ -15,6 +15,7 @@ from peakmem.forecast.card import Card
 from peakmem.session.command import as_typed
 from peakmem.session.launching import Run, alloc_conf_in_force, launch
 from peakmem.session.running import Ended
+from peakmem.vgpu.tensorflow import TensorflowFacts
 
 if TYPE_CHECKING:
     from peakmem.forecast.host import Host
@@ -79,6 +80,10 @@ def make_forecast(
         PeakmemError: nothing was seen that could be reported on.
     """
     started = time.monotonic() if started is None else started
+    if isinstance(plan.facts, TensorflowFacts):
+        from peakmem.cli.forecasting_tensorflow import make_tensorflow_forecast
+
+        return make_tensorflow_forecast(plan, card, context_with=context_with, progress=progress, started=started)
     loading = threading.Thread(target=_load_readers, daemon=True)
     loading.start()
     ended = launch(
@@ -131,7 +136,7 @@ def make_forecast(
         floor=floor,
         trace=trace,
     )
-    forecast = replace(forecast, host=_host(longest, recording, plan, forecast))
+    forecast = replace(forecast, host=host_of(longest, recording, plan, forecast))
     if trace is not None and forecast.host is not None:
         trace = replace(trace, meta=replace(trace.meta, host=host_rows(forecast.host)))
     if ended.interrupted or ended.timed_out:
@@ -149,7 +154,7 @@ def make_forecast(
     return Made(forecast=forecast, ended=ended, recording=recording, trace=trace)
 
 
-def _host(ended: Ended, main: dict[str, Any], plan: Run, forecast: Forecast) -> Host | None:
+def host_of(ended: Ended, main: dict[str, Any], plan: Run, forecast: Forecast) -> Host | None:
     """The host's side of the run that went furthest."""
     from peakmem.forecast.host_side import host_side
     from peakmem.host.cuda_driver import driver_memory

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from peakmem.errors import PeakmemError
 from peakmem.forecast.card import Card
 from peakmem.session.command import interpreter, resolve
+from peakmem.session.framework import facts_for
 from peakmem.session.launching import Run, check_assumptions
 from peakmem.session.running import Question
 from peakmem.units import format_size, parse_size
 from peakmem.vgpu.catalogue import Device, custom_device, find_device
 from peakmem.vgpu.context import estimate_context
-from peakmem.vgpu.probe import TorchFacts, probe
+from peakmem.vgpu.probe import TorchFacts
 
 DEFAULT_GPU = "a100-80"
 
@@ -64,7 +65,7 @@ def plan_run(options: RunOptions) -> tuple[Run, Card]:
         device = custom_device(
             memory=parse_size(options.memory), like=find_device(options.gpu) if options.gpu else None
         )
-    facts = probe(interpreter(command))
+    facts = facts_for(command, interpreter(command))
     context, error = estimate(options, device, facts, ("cublas",))
     if context >= device.total_memory:
         raise PeakmemError(

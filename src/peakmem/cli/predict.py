@@ -16,10 +16,9 @@ import click
 @click.option("--tokens", type=click.IntRange(min=1), metavar="N", help="Length of a sequence of tokens.")
 @click.option(
     "--optimizer",
-    default="adamw",
-    show_default=True,
     metavar="NAME[:ARGUMENTS]",
-    help="Any of torch.optim, 8-bit and paged ones of bitsandbytes: adamw:fused, sgd:momentum=0.9, adam:loop.",
+    help="Any of torch.optim, 8-bit and paged ones of bitsandbytes: adamw:fused, sgd:momentum=0.9, adam:loop. "
+    "[adamw; a Keras model's own]",
 )
 @click.option("--amp", type=click.Choice(["bf16", "fp16"]), help="Autocast; fp16 with a GradScaler.")
 @click.option(
@@ -113,6 +112,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     peakmem predict timm:vit_base_patch16_224 --batch 32 --optimizer adamw:fused
     peakmem predict hf:./my-model --batch 8 --tokens 2048 --checkpointing
     peakmem predict nets.py:build --batch 16 --input 1x64x64x64
+    peakmem predict keras:nets.py:build --batch 64
     peakmem predict model.safetensors
 
     The model is built and trained for a few steps on a virtual GPU by a plain training script, which --print-script

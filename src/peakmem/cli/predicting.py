@@ -19,16 +19,21 @@ from peakmem.cli.planning import RunOptions, estimate, plan_run
 from peakmem.cli.requesting import check_scheduler, keeps_stdout, print_request
 from peakmem.errors import ExitCode, PeakmemError
 from peakmem.files import check_writable, write_json
+from peakmem.forecast.unwatched import with_unwatched_peaks
+from peakmem.session.unwatched import unwatched_peaks
+from peakmem.workload.keras.naming import is_keras
 from peakmem.workload.model import Request, Workload
 from peakmem.workload.resolving import draws_for_nothing, is_checkpoint, workload_of
 from peakmem.workload.script import write_script
 from peakmem.workload.sources.function import parse_argument
-from peakmem.workload.training import Optimizer, Training
+from peakmem.workload.training import DEFAULT_OPTIMIZER, Optimizer, Training
 
 if TYPE_CHECKING:
     from peakmem.forecast.model import Forecast
+    from peakmem.workload.keras.training import Compiled
 
 MOST_STEPS = 20
+_SAID = ("parameters: ", "batch: ", "loss: ", "training: ")
 _ABOUT_SCRIPTS = "the script was ended after"
 """How the note begins that tells of what a script may do later; one of ours does nothing later."""
 
@@ -42,7 +47,7 @@ class PredictOptions:
     shape: str | None
     tokens: int | None
     arguments: tuple[str, ...]
-    optimizer: str
+    optimizer: str | None
     amp: str | None
     precision: str
     loss: str | None
@@ -110,7 +115,7 @@ class PredictOptions:
         zero_grad: Any = self.zero_grad
         quantize: Any = self.quantize
         return Training(
-            optimizer=Optimizer.parse(self.optimizer),
+            optimizer=Optimizer.parse(self.optimizer or DEFAULT_OPTIMIZER),
             precision=precision,
             checkpointing=self.checkpointing,
             selective_checkpointing=self.selective_checkpointing,
@@ -182,14 +187,12 @@ def predict(options: PredictOptions) -> int:
         if target is not None:
             check_writable(target, force=options.force)
     check_scheduler(options.scheduler, options.margin, options.json_target)
-    training = options.training()
     if is_checkpoint(options.what):
         from peakmem.cli.predicting_checkpoints import predict_checkpoint
 
-        code: int = predict_checkpoint(options, training)
+        code: int = predict_checkpoint(options, options.training())
         return code
-    workload = workload_of(options.request())
-    script = write_script(workload, training, steps=_steps(options.steps))
+    script, workload, training = written(options, steps=_steps(options.steps))
     if options.print_script:
         click.echo(script, nl=False)
         return ExitCode.FITS
@@ -223,10 +226,27 @@ def predict(options: PredictOptions) -> int:
     return exit_code(forecast, made.ended)
 
 
+def written(options: PredictOptions, *, steps: int) -> tuple[str, Workload, Training | Compiled]:
+    """The script of a model, what is told of the model, and how it is trained.
+
+    Raises:
+        PeakmemError: there is no such model, or the settings don't go together.
+    """
+    if is_keras(options.what):
+        from peakmem.cli.predicting_keras import compiled_of
+        from peakmem.workload.keras.script import keras_workload, write_keras_script
+
+        compiled, request = compiled_of(options), options.request()
+        return write_keras_script(request, compiled, steps=steps), keras_workload(request), compiled
+    training = options.training()
+    workload = workload_of(options.request())
+    return write_script(workload, training, steps=steps), workload, training
+
+
 def forecast_script(
     script: str,
     workload: Workload,
-    training: Training,
+    training: Training | Compiled,
     options: RunOptions,
     progress: Progress,
     *,
@@ -256,7 +276,10 @@ def forecast_script(
             )
         except PeakmemError as error:
             raise _plainer(error, workload) from error
-    forecast = made.forecast
+        forecast = made.forecast
+        if training.collects_garbage and not (made.ended.interrupted or forecast.error):
+            progress.say("running again without a recording, since tensors wait for Python's garbage collector")
+            forecast = with_unwatched_peaks(forecast, unwatched_peaks(plan, limited=forecast.oom is None))
     if forecast.error is not None and not forecast.steps:
         raise _not_trainable(forecast, made.ended.last_lines, workload, collected.said("batch"))
     forecast = replace(
@@ -300,7 +323,7 @@ class _Collecting:
 
     def printed(self, line: str) -> None:
         """Take a line."""
-        if line.startswith(("parameters: ", "batch: ", "loss: ")) and line not in self._lines:
+        if line.startswith(_SAID) and line not in self._lines:
             self._lines.append(line)
         self._progress.printed(line)
 
@@ -314,21 +337,15 @@ def _sizes(text: str) -> str:
     return re.sub(r"(?<=\d) (?=\d)", " x ", text.replace("torch.", ""))
 
 
-def _described(workload: Workload, training: Training, collected: _Collecting) -> dict[str, str]:
+def _described(workload: Workload, training: Training | Compiled, collected: _Collecting) -> dict[str, str]:
     described = {"model": workload.title}
     for text in collected.said("parameters"):
         every, _, trained = text.partition(", trained: ")
         described["parameters"] = every if every == trained else f"{every}, of which {trained} are trained"
     described["batch"] = "; ".join(collected.said("batch"))
     described["loss"] = next(iter(collected.said("loss")), workload.loss_text)
-    described["training"] = training.words()
-    assumed = list(workload.assumed)
-    if training.optimizer.name.startswith("paged"):
-        assumed.append("states of a paged optimizer lie in managed memory, outside PyTorch's allocator: not counted")
-    if training.compile:
-        assumed.append(
-            "where Inductor's cache lacks the kernels, buffers of its benchmarks come on top in the first step"
-        )
+    described["training"] = next(iter(collected.said("training")), training.words())
+    assumed = [*workload.assumed, *training.assumed()]
     if assumed:
         described["assumed"] = "; ".join(assumed)
     return described

@@ -182,13 +182,12 @@ class ModelSubject:
 
     def written(self, options: PredictOptions, label: str) -> Prepared:
         """The script for some options, under a label."""
-        from peakmem.cli.predicting import MOST_STEPS
-        from peakmem.workload.resolving import draws_for_nothing, is_checkpoint, workload_of
-        from peakmem.workload.script import write_script
+        from peakmem.cli.predicting import MOST_STEPS, written
+        from peakmem.workload.resolving import draws_for_nothing, is_checkpoint
 
         if is_checkpoint(options.what):
             raise PeakmemError(f"{options.what} is a checkpoint, which can't be trained without its architecture")
-        script = write_script(workload_of(options.request()), options.training(), steps=MOST_STEPS)
+        script, _, _ = written(options, steps=MOST_STEPS)
         path = self.folder / (f"{label}.py" if label else "train.py")
         path.write_text(script, encoding="utf-8")
         return Prepared(

@@ -93,6 +93,7 @@ def build_forecast(
         changed=tuple(Changed(**row) for row in whole.recording.get("changes", ())),
         seconds=round(seconds, 2),
         timeline=timeline(replay) if replay is not None else None,
+        framework=recording.get("framework", ""),
     )
 
 

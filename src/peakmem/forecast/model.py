@@ -293,6 +293,7 @@ class Forecast:
     workload: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     timeline: Timeline | None = field(default=None, repr=False)
+    framework: str = ""
 
     # The methods below are for people at a prompt. Data flows one way, from forecast to report, so no module here
     # may need report: it is imported only when someone asks for a drawing.

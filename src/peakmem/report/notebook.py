@@ -55,7 +55,7 @@ def forecast_html(forecast: Forecast) -> str:
         gauge=_gauge(forecast),
         chart=chart_of(timeline, forecast.gpu.usable) if timeline is not None and timeline.events else None,
         view=(WIDTH, HEIGHT),
-        rows=statement_rows(forecast.peak),
+        rows=statement_rows(forecast.peak, forecast.framework),
         host=host_rows(forecast.host) if forecast.host is not None and forecast.host.node_peak is not None else (),
         roles=_roles(forecast),
         holders=forecast.holders_at_peak[:HOLDERS_SHOWN],

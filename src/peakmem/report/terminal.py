@@ -15,6 +15,7 @@ from peakmem.report.roles import who_holds_it
 from peakmem.report.wording import (
     VERDICT_WORDS,
     card_text,
+    framework_text,
     place_of_failure,
     place_of_peak,
     statement_rows,
@@ -87,7 +88,7 @@ def _statement(forecast: Forecast) -> Table:
     table.add_column(justify="right")
     table.add_column(justify="right", style="dim")
     table.add_column(style="dim")
-    for row in statement_rows(forecast.peak):
+    for row in statement_rows(forecast.peak, forecast.framework):
         sign = "- " if row.bytes < 0 else "+ "
         shown = format_size(row.bytes) if row.is_sum else f"{sign}{format_size(abs(row.bytes))}"
         table.add_row(Text(row.name, style="bold" if row.is_sum else ""), shown, f"{row.bytes:,}", row.remark)
@@ -129,7 +130,7 @@ def _remarks(forecast: Forecast) -> list[Text]:
     if where:
         lines.append(Text(f"the peak is reached in {where}"))
     counts = f"{forecast.segments} segments, {forecast.retries} retries"
-    lines.append(Text(f"{counts}, torch {forecast.torch}, {forecast.seconds:.1f} s", style="dim"))
+    lines.append(Text(f"{counts}, {framework_text(forecast)}, {forecast.seconds:.1f} s", style="dim"))
     for note in forecast.notes:
         lines.append(Text(f"note: {note}", style="dim"))
     if forecast.assumptions:

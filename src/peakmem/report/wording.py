@@ -29,9 +29,32 @@ class StatementRow:
     is_sum: bool = False
 
 
-def statement_rows(peak: Peak) -> tuple[StatementRow, ...]:
-    """From what the program asked for to what the process takes; every sum closes."""
+def framework_text(forecast: Forecast) -> str:
+    """The framework that was run, with its version."""
+    return forecast.framework or f"torch {forecast.torch}"
+
+
+def statement_rows(peak: Peak, framework: str = "") -> tuple[StatementRow, ...]:
+    """From what the program asked for to what the process takes; every sum closes.
+
+    Args:
+        peak: the highest values.
+        framework: the framework, if it is not PyTorch.
+    """
     error = format_size(peak.context_error, digits=0)
+    last = [
+        StatementRow(name="context", bytes=peak.context, remark=f"estimate, ± {error}"),
+        StatementRow(name="used", bytes=peak.used, remark="what nvidia-smi would show", is_sum=True),
+    ]
+    if framework:  # TensorFlow's allocator does not tell what was asked for before rounding
+        return (
+            StatementRow(
+                name="allocated", bytes=peak.allocated, remark="get_memory_info('GPU:0')['peak']", is_sum=True
+            ),
+            StatementRow(name="stranded", bytes=peak.reserved - peak.active, remark="held by the allocator, but free"),
+            StatementRow(name="reserved", bytes=peak.reserved, remark="with memory growth", is_sum=True),
+            *last,
+        )
     rows = [
         StatementRow(name="requested", bytes=peak.requested, remark="what the program asked for", is_sum=True),
         StatementRow(name="rounding", bytes=peak.allocated - peak.requested, remark="to 512 B and unsplit blocks"),
@@ -41,8 +64,7 @@ def statement_rows(peak: Peak) -> tuple[StatementRow, ...]:
         ),
         StatementRow(name="stranded", bytes=peak.reserved - peak.active, remark="held by the allocator, but free"),
         StatementRow(name="reserved", bytes=peak.reserved, remark="torch.cuda.max_memory_reserved", is_sum=True),
-        StatementRow(name="context", bytes=peak.context, remark=f"estimate, ± {error}"),
-        StatementRow(name="used", bytes=peak.used, remark="what nvidia-smi would show", is_sum=True),
+        *last,
     ]
     return tuple(row for row in rows if row.name != "waiting" or row.bytes)
 

@@ -28,6 +28,14 @@ LIBRARY = "libpeakmem_vgpu.so"
 ALIASES = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
 """Names under which programs look for the driver and for NVML; Triton up to 3.2 links with the one without a number."""
 
+TENSORFLOW = "tensorflow"
+"""Folder beside the library, with the names under which TensorFlow opens the libraries of CUDA."""
+TENSORFLOW_ALIASES = (
+    "libcudart.so.12", "libcublas.so.12", "libcublasLt.so.12", "libcufft.so.11", "libcusolver.so.11",
+    "libcusparse.so.12", "libnccl.so.2", "libcupti.so.12",
+)  # fmt: skip
+TENSORFLOW_CUDNN = "libcudnn.so.9"
+
 NATIVE = Path(__file__).parent / "native"
 PREBUILT = Path(__file__).parent / "prebuilt"
 
@@ -58,10 +66,15 @@ def source_files(folder: Path = NATIVE) -> tuple[Path, ...]:
     return tuple(sorted(p for p in folder.iterdir() if p.suffix in (".cpp", ".h", ".def", ".map")))
 
 
+def _hashed_files(folder: Path) -> tuple[Path, ...]:
+    inner = folder / TENSORFLOW
+    return (*source_files(folder), *(source_files(inner) if inner.is_dir() else ()))
+
+
 def source_hash(folder: Path = NATIVE) -> str:
     """Identify the library by its sources, the flags and the machine's architecture."""
     digest = hashlib.sha256(repr((COMPILE_FLAGS, LINK_FLAGS, LINK_LIBRARIES, platform.machine())).encode())
-    for path in source_files(folder):
+    for path in _hashed_files(folder):
         content = path.read_bytes()
         digest.update(f"{path.name} {len(content)}\n".encode() + content)
     return digest.hexdigest()[:24]
@@ -147,10 +160,17 @@ def _make(folder: Path, target: Path, say: Progress) -> None:
         result = work / "result"
         result.mkdir()
         prebuilt = find_prebuilt()
+        cudnn = result / TENSORFLOW / TENSORFLOW_CUDNN
+        cudnn.parent.mkdir()
         if prebuilt is not None:
             shutil.copyfile(prebuilt, result / LIBRARY)
+            if (prebuilt.parent / TENSORFLOW_CUDNN).exists():
+                shutil.copyfile(prebuilt.parent / TENSORFLOW_CUDNN, cudnn)
         else:
             compile_library(result / LIBRARY, work=work, progress=say)
+            compile_tensorflow_library(cudnn, library=result / LIBRARY, work=work)
+        for alias in TENSORFLOW_ALIASES:
+            os.link(result / LIBRARY, result / TENSORFLOW / alias)
         for alias in ALIASES:
             # The same file: the loader then knows them as one library.
             try:
@@ -231,6 +251,26 @@ def compile_library(output: Path, *, work: Path, progress: Progress | None = Non
         _run([*link, *LINK_FLAGS, *LINK_LIBRARIES], work)
     except PeakmemError:
         _run([*link, *LINK_LIBRARIES], work)
+
+
+def compile_tensorflow_library(output: Path, *, library: Path, work: Path, sources: Path = NATIVE / TENSORFLOW) -> None:
+    """Compile what goes by the name of cuDNN in front of TensorFlow, which is linked with the library itself.
+
+    Args:
+        output: the library to write.
+        library: what `compile_library` wrote.
+        work: a folder for what comes in between.
+        sources: the folder of the sources.
+
+    Raises:
+        PeakmemError: there is no compiler, or it refuses the sources.
+    """
+    compiler = find_compiler()
+    if compiler is None or not sources.is_dir():
+        return
+    units = [str(path) for path in source_files(sources) if path.suffix == ".cpp"]
+    link = ["-shared", "-o", str(output), *units, "-Wl,--no-as-needed", str(library), *LINK_LIBRARIES]
+    _run([*compiler, *COMPILE_FLAGS, *link], work)
 
 
 def _run(command: Sequence[str], work: Path) -> None:

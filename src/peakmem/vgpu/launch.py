@@ -9,6 +9,10 @@ from pathlib import Path
 from typing import Protocol
 
 from peakmem.vgpu.probe import TorchFacts
+from peakmem.vgpu.tensorflow import TensorflowFacts
+
+STORED_FOR_TENSORFLOW = 4096
+"""Bytes up to which copies are kept for TensorFlow, which reads constants (shapes, ranges) back from the device."""
 
 NO_LIMIT = 2**62
 """A capacity (bytes) that nothing reaches."""
@@ -128,6 +132,11 @@ def environment(
     for name in [name for name in env if name.startswith("PEAKMEM_VGPU_")]:
         del env[name]
     env["LD_LIBRARY_PATH"] = _joined(":", str(library.parent), env.get("LD_LIBRARY_PATH", ""))
+    tensorflow = isinstance(facts, TensorflowFacts)
+    if isinstance(facts, TensorflowFacts):
+        # TensorFlow opens the libraries by name, and finds these before the ones in its own folders.
+        env["LD_LIBRARY_PATH"] = _joined(":", str(library.parent / "tensorflow"), env["LD_LIBRARY_PATH"])
+        cudnn_library = cudnn_library or facts.cudnn_folder
     # LD_PRELOAD is split at blanks, without quoting; a bare name is looked for in LD_LIBRARY_PATH.
     preload = library.name if any(c.isspace() for c in str(library)) else str(library)
     env["LD_PRELOAD"] = _joined(" ", preload, env.get("LD_PRELOAD", ""))
@@ -155,7 +164,8 @@ def environment(
         "CUDA": facts.cuda_number,
         "ADDRESSES": chosen.addresses,
         "EVENTS": chosen.events,
-        "STORE": chosen.store,
+        "DRIVER": 1 if tensorflow else None,
+        "STORE": max(chosen.store, STORED_FOR_TENSORFLOW) if tensorflow else chosen.store,
         "BOOL": chosen.true_byte,
         "CUDNN": chosen.cudnn,
         "CUDNN_LIBRARY": cudnn_library or None,

@@ -14,6 +14,8 @@ Precision = Literal["fp32", "tf32", "amp-bf16", "amp-fp16", "bf16"]
 ZeroGrad = Literal["start", "backward", "end"]
 Quantized = Literal["nf4", "fp4"]
 
+DEFAULT_OPTIMIZER = "adamw"
+
 OPTIMIZERS = {
     "adadelta": "Adadelta", "adafactor": "Adafactor", "adagrad": "Adagrad", "adam": "Adam", "adamax": "Adamax",
     "adamw": "AdamW", "asgd": "ASGD", "lbfgs": "LBFGS", "muon": "Muon", "nadam": "NAdam", "radam": "RAdam",
@@ -135,7 +137,7 @@ class Training:
         cuda_graphs: whether the forward and backward passes are captured in a CUDA graph, which is replayed.
     """
 
-    optimizer: Optimizer = field(default_factory=lambda: Optimizer(name="adamw"))
+    optimizer: Optimizer = field(default_factory=lambda: Optimizer(name=DEFAULT_OPTIMIZER))
     precision: Precision = "fp32"
     checkpointing: bool = False
     selective_checkpointing: bool = False
@@ -225,6 +227,11 @@ class Training:
         if self.quantize is not None and not installed("bitsandbytes"):
             raise missing("bitsandbytes", "QLoRA")
 
+    @property
+    def collects_garbage(self) -> bool:
+        """Whether the peak hangs on when Python collects garbage, so that watching may change it."""
+        return False
+
     def words(self) -> str:
         """The settings that differ from plain training, in words."""
         said = {
@@ -248,6 +255,19 @@ class Training:
             "CUDA graphs": self.cuda_graphs,
         }
         return ", ".join([str(self.optimizer), self.precision, *(text for text, there in said.items() if there)])
+
+    def assumed(self) -> list[str]:
+        """What may differ in the real run, in words."""
+        assumed = []
+        if self.optimizer.name.startswith("paged"):
+            assumed.append(
+                "states of a paged optimizer lie in managed memory, outside PyTorch's allocator: not counted"
+            )
+        if self.compile:
+            assumed.append(
+                "where Inductor's cache lacks the kernels, buffers of its benchmarks come on top in the first step"
+            )
+        return assumed
 
 
 def installed(package: str) -> bool:

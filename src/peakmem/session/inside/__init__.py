@@ -27,14 +27,35 @@ def start():
     from . import stopping
 
     stopping.install()
+    watches: list = []
+    kerases: list = []
+
+    def watched(found):
+        if found is not None:
+            watches.append(found)
+            for keras in kerases:  # TensorFlow imports Keras
+                found.keras_imported(keras)
 
     def watch(torch):
         from . import compiler, watching
 
-        watching.install(torch, config)
+        watched(watching.install(torch, config))
         compiler.load_late(torch)
 
+    def watch_tensorflow(framework):
+        from . import tensorflow
+
+        watched(tensorflow.install(framework, config))
+
+    def watch_keras(keras):
+        kerases.append(keras)
+        for found in watches:
+            found.keras_imported(keras)
+
     importing.when_imported("torch", watch)
+    importing.when_imported("tensorflow", watch_tensorflow)
+    importing.when_imported("keras", watch_keras)
+    importing.when_imported("tf_keras", watch_keras)
     if config.no_weights:
         from . import weights
 

@@ -8,8 +8,9 @@ import sys
 class _Loader(importlib.abc.Loader):
     """The module's own loader, with a call after it."""
 
-    def __init__(self, loader, then):
+    def __init__(self, loader, finder, then):
         self._loader = loader
+        self._finder = finder
         self._then = then
 
     def create_module(self, spec):
@@ -19,22 +20,30 @@ class _Loader(importlib.abc.Loader):
         # The module keeps its real loader: some packages read their own `__loader__`.
         module.__spec__.loader = self._loader
         module.__loader__ = self._loader
+        if self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)
         self._loader.exec_module(module)
         self._then(module)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
+    """Finds one module, as often as somebody looks for it (which is not to import it)."""
+
     def __init__(self, name, then):
         self._name = name
         self._then = then
+        self._looking = False
 
     def find_spec(self, fullname, path=None, target=None):
-        if fullname != self._name:
+        if fullname != self._name or self._looking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
+        self._looking = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._looking = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._then)
+            spec.loader = _Loader(spec.loader, self, self._then)
         return spec
 
 

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable
 
 from .families import outermost_parent
+from .keras import layer_name, parts_of
 
 MOST_SEARCHES = 4
 
@@ -94,9 +95,9 @@ class ModuleTracker:
             result = result[0] if result else None
         if not isinstance(result, self._torch.Tensor) or not result.is_cuda:
             return
-        if any(True for _ in module.children()):
+        if parts_of(module):
             return
-        if any(parameter.dim() > 1 for parameter in module.parameters(recurse=False)):
+        if any(parameter.dim() > 1 for parameter in module.parameters()):
             self.layers.append((name, type(module).__name__, tuple(result.shape), result.element_size()))
 
     def _root_of(self, module):
@@ -134,7 +135,7 @@ class ModuleTracker:
         if name is None:
             owner = type(root).__name__
             names = {id(child): path_in(owner, path, False) for path, child in root.named_modules()}
-            names.setdefault(id(module), owner if module is root else type(module).__name__)
+            names.setdefault(id(module), layer_name(module) or (owner if module is root else type(module).__name__))
             self._names[root] = names
             name = names[id(module)]
         return name or type(module).__name__

@@ -7,7 +7,7 @@ on the GPU, so the run takes the same memory to the byte.
 import functools
 import weakref
 
-from . import importing
+from . import importing, keras
 from .modules import owns_tensors, path_in
 from .notes import ACTIVATION, BUFFER, GRADIENT, INPUT, LOADED, OPTIMIZER_STATE, OUTPUT, PARAMETER, Notes
 from .saved import Hooked, SavedTensors
@@ -42,6 +42,7 @@ class Owners:
         self.notes = Notes(torch, event_count)
         self.autocast = []
         self.failure = ""
+        self.keras_optimizers = None
         self._torch = torch
         self._modules = modules
         self._optimizers = optimizers
@@ -105,6 +106,10 @@ class Owners:
         if not self.notes.open:
             return
         notes, kind = self.notes, type(optimizer).__name__
+        if not hasattr(optimizer, "param_groups"):
+            for path, of, tensor in keras.states_of(optimizer):
+                notes.note(tensor, OPTIMIZER_STATE, f"{path} of {of}" if of else path, kind)
+            return
         names = {id(parameter): name for parameter, name, _ in self._named_parameters()}
         for parameter, state in list(optimizer.state.items()):
             of = names.get(id(parameter), "")
@@ -123,7 +128,7 @@ class Owners:
             return
         self._note_parameters()
         self.gradients()
-        for optimizer in list(self._optimizers):
+        for optimizer in [*self._optimizers, *(self.keras_optimizers.stepped if self.keras_optimizers else ())]:
             self.optimizer_stepped(optimizer)
 
     @_harmless
@@ -149,7 +154,8 @@ class Owners:
         roots = self._outermost_roots()
         for root in roots:
             owner = type(root).__name__
-            for path, buffer in root.named_buffers():
+            for path, buffer in [*root.named_buffers(), *keras.state_of(root)]:
+                named.add(id(buffer))
                 notes.note(buffer, BUFFER, path_in(owner, path, len(roots) > 1), owner)
         for leaf in list(self._leaves.values()):
             if id(leaf) not in named:
@@ -161,8 +167,11 @@ class Owners:
         roots = self._outermost_roots()
         for root in roots:
             owner = type(root).__name__
+            state = {id(tensor) for _, tensor in keras.state_of(root)}
             for path, parameter in root.named_parameters(remove_duplicate=False):
-                name = path_in(owner, path, len(roots) > 1)
+                if id(parameter) in state:
+                    continue
+                name = path_in(owner, keras.variable_name(path), len(roots) > 1)
                 known = found.get(id(parameter))
                 if known is None:
                     found[id(parameter)] = (parameter, name, owner)

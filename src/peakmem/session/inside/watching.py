@@ -12,6 +12,7 @@ from . import distributed, stopping
 from .contexts import Contexts
 from .graph import look_at_nodes, mark_nodes
 from .host_memory import HostMemory
+from .keras import Optimizers
 from .modules import ModuleTracker
 from .native import Native
 from .owners import Owners
@@ -22,16 +23,18 @@ PEAKS = ("requested", "allocated", "active", "reserved")
 
 
 def install(torch, settings):
-    """Watch this process from now on, if the virtual GPU is in it."""
+    """Watch this process from now on, if the virtual GPU is in it; gives the `Watch`, or None."""
     try:
         native = Native()
     except OSError:
-        return
+        return None
     writer = Writer(settings.folder)
     if not torch.version.cuda:
         writer.progress("no_cuda", torch=torch.__version__)
-        return
-    Watch(torch, settings, native, writer).install()
+        return None
+    watch = Watch(torch, settings, native, writer)
+    watch.install()
+    return watch
 
 
 class _Engine:
@@ -246,14 +249,31 @@ class Watch:
         """A context manager for the time of one backward pass from some tensors, which may retain its graph."""
         return _Backward(self, tensors, retained)
 
+    def keras_imported(self, keras):
+        """Keras has been imported: where torch is its backend, its optimizers make steps as well."""
+        try:
+            if keras.config.backend() == "torch":
+                self.owners.keras_optimizers = keras_optimizers = Optimizers(self)
+                keras_optimizers.install(keras)
+        except Exception as error:  # a Keras that is not as we know it
+            self.owners.failure = self.owners.failure or f"keras: {type(error).__name__}: {error}"
+
     def _before_optimizer(self, optimizer, args, kwargs):
+        self.optimizer_begins(type(optimizer).__name__)
+
+    def _after_optimizer(self, optimizer, args, kwargs):
+        self.optimizer_ends(optimizer)
+
+    def optimizer_begins(self, name):
+        """An optimizer begins a step."""
         if self._finished:
             return
         self.owners.gradients()
-        self.mark("optimizer", optimizer=type(optimizer).__name__)
+        self.mark("optimizer", optimizer=name)
         self._optimizer_before = self.contexts.enter("phase", "optimizer")
 
-    def _after_optimizer(self, optimizer, args, kwargs):
+    def optimizer_ends(self, optimizer):
+        """An optimizer has made a step."""
         if self._finished:
             return
         if self._optimizer_before is not None:

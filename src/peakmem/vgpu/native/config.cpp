@@ -53,6 +53,7 @@ Config load() {
   read("PEAKMEM_VGPU_CUDA", &c.cuda_version);
   read("PEAKMEM_VGPU_STORE", &c.store);
   read("PEAKMEM_VGPU_BOOL", &c.boolean);
+  read("PEAKMEM_VGPU_DRIVER", &c.driver);
   read("PEAKMEM_VGPU_DEBUG", &c.debug);
   if ((value = get("PEAKMEM_VGPU_EVENTS"))) c.events_sync = !strcmp(value, "sync");
   if ((value = get("PEAKMEM_VGPU_ADDRESSES"))) {

@@ -27,6 +27,7 @@ struct Config {
   bool events_sync = false;  // a recorded event completes when the host synchronises
   size_t store = 0;          // bytes up to which copies to the device are kept
   int boolean = 0;           // the byte that a one-byte copy from the device gives
+  int driver = 0;            // whether programs that bring no CUDA runtime of their own find a device: TensorFlow, JAX
   int debug = 0;             // 1: calls that are not supported, 2: every block of memory
 };
 

@@ -5,6 +5,8 @@
 // NVIDIA's driver; the check for it is respected, so PyTorch gets a handle of ours that never reaches the library.
 #include "cudnn_library.h"
 
+#include "config.h"
+
 #include <dlfcn.h>
 #include <cstdio>
 #include <cstdlib>
@@ -40,8 +42,17 @@ Handles& handles() {
   return *h;
 }
 
+std::string chosen_library() {
+  const char* chosen = getenv("PEAKMEM_VGPU_CUDNN_LIBRARY");
+  std::string path = chosen ? chosen : "";
+  if (!path.empty() && path.find(".so") == std::string::npos) path += "/libcudnn.so.9";
+  return path;
+}
+
 void* library() {
   static void* lib = [] {
+    // For TensorFlow, which opens libraries by name, this one goes by cuDNN's name too.
+    if (config().driver) return dlopen(chosen_library().c_str(), RTLD_LAZY);
     void* l = dlopen("libcudnn.so.9", RTLD_LAZY | RTLD_NOLOAD);  // PyTorch has loaded it
     return l ? l : dlopen("libcudnn.so.9", RTLD_LAZY);
   }();
@@ -51,12 +62,10 @@ void* library() {
 // PEAKMEM_VGPU_CUDNN_LIBRARY names another libcudnn.so.9 (or its folder), e.g. a newer one.  Loaded before PyTorch's own,
 // it takes its place, since the loader knows libraries by their name.  Only a Python process needs it.
 __attribute__((constructor)) void load_chosen_library() {
-  const char* chosen = getenv("PEAKMEM_VGPU_CUDNN_LIBRARY");
-  if (!chosen || !*chosen) return;
+  std::string path = chosen_library();
+  if (path.empty() || config().driver) return;
   char self[4096] = "";
   if (readlink("/proc/self/exe", self, sizeof self - 1) <= 0 || !strstr(basename(self), "python")) return;
-  std::string path = chosen;
-  if (path.find(".so") == std::string::npos) path += "/libcudnn.so.9";
   if (!dlopen(path.c_str(), RTLD_LAZY | RTLD_GLOBAL)) fprintf(stderr, "[peakmem] %s: %s\n", path.c_str(), dlerror());
 }
 

@@ -16,6 +16,10 @@ namespace {
 struct Rnn {
   int cell = kLstm, bias = kDoubleBias, directions = 1, type = kFloat;
   int64_t input = 0, hidden = 0, projection = 0, layers = 0;  // projection: 0 for none
+  // What nothing here hangs on, for those who ask for it back.
+  int algorithm = 0, input_mode = 0, precision = 0, math = 0;
+  void* dropout = nullptr;
+  uint32_t flags = 0;
 
   int64_t gates() const { return cell == kLstm ? 4 : cell == kGru ? 3 : 1; }
   int64_t output() const { return projection ? projection : hidden; }
@@ -65,9 +69,16 @@ void describe(void* descriptor, int type, int rows, int columns) {
 using namespace peakmem;
 using namespace peakmem::cudnn;
 
-PEAKMEM_API int cudnnSetRNNDescriptor_v8(void* d, int, int cell, int bias, int direction, int, int type, int, int,
-                                         int32_t input, int32_t hidden, int32_t projection, int32_t layers, void*, uint32_t) {
+PEAKMEM_API int cudnnSetRNNDescriptor_v8(void* d, int algorithm, int cell, int bias, int direction, int input_mode, int type,
+                                         int precision, int math, int32_t input, int32_t hidden, int32_t projection,
+                                         int32_t layers, void* dropout, uint32_t flags) {
   Rnn r;
+  r.algorithm = algorithm;
+  r.input_mode = input_mode;
+  r.precision = precision;
+  r.math = math;
+  r.dropout = dropout;
+  r.flags = flags;
   r.cell = cell;
   r.bias = bias;
   r.directions = direction == kBidirectional ? 2 : 1;
@@ -78,6 +89,27 @@ PEAKMEM_API int cudnnSetRNNDescriptor_v8(void* d, int, int cell, int bias, int d
   r.layers = layers;
   std::lock_guard<std::mutex> guard(state().mutex);
   state().rnns[d] = r;
+  return kSuccess;
+}
+
+PEAKMEM_API int cudnnGetRNNDescriptor_v8(void* d, int* algorithm, int* cell, int* bias, int* direction, int* input_mode, int* type,
+                                         int* precision, int* math, int32_t* input, int32_t* hidden, int32_t* projection,
+                                         int32_t* layers, void** dropout, uint32_t* flags) {
+  Rnn r = rnn_of(d);
+  if (algorithm) *algorithm = r.algorithm;
+  if (cell) *cell = r.cell;
+  if (bias) *bias = r.bias;
+  if (direction) *direction = r.directions == 2 ? kBidirectional : 0;
+  if (input_mode) *input_mode = r.input_mode;
+  if (type) *type = r.type;
+  if (precision) *precision = r.precision;
+  if (math) *math = r.math;
+  if (input) *input = (int32_t)r.input;
+  if (hidden) *hidden = (int32_t)r.hidden;
+  if (projection) *projection = (int32_t)r.output();
+  if (layers) *layers = (int32_t)r.layers;
+  if (dropout) *dropout = r.dropout;
+  if (flags) *flags = r.flags;
   return kSuccess;
 }
 

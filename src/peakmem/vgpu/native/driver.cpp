@@ -131,7 +131,8 @@ API int cuStreamWaitValue32_v2() { return kSuccess; }
 // ---- devices and contexts ----
 
 // Programs that look for a driver of their own (Numba, CuPy...) are told that there is no device: nothing here would run them.
-API int cuInit(unsigned) { return kNoDevice; }
+// TensorFlow works through the driver, and is told that there is one.
+API int cuInit(unsigned) { return config().driver ? kSuccess : kNoDevice; }
 API int cuDriverGetVersion(int *v) { return *v = cuda_version(), kSuccess; }
 API int cuDeviceGet(CUdevice *device, int i) { return *device = i, i < device_count() ? (int)kSuccess : (int)kInvalidDevice; }
 API int cuDeviceGetCount(int *n) { return *n = device_count(), kSuccess; }

@@ -54,13 +54,8 @@ def function(request: Request, module: str, name: str) -> Workload:
     Raises:
         PeakmemError: there is no such file, module or function.
     """
-    path = _source(module)
-    if path is not None:
-        _check_arguments(_check_name(path, name, module), name, request.arguments)
+    folder, imported = locate(module, name, request.arguments)
     arguments = ", ".join(f"{key}={value}" for key, value in request.arguments)
-    is_file = module.endswith(".py")
-    folder = str((path.parent if is_file and path else Path.cwd()).resolve())
-    imported = Path(module).stem if is_file else module
     return make_workload(
         request,
         title=f"{module}:{name}" + (f"({arguments})" if arguments else ""),
@@ -69,6 +64,20 @@ def function(request: Request, module: str, name: str) -> Workload:
         f"model, inputs, own_loss = split({name}({arguments}))",
         name=name,
     )
+
+
+def locate(module: str, name: str, arguments: tuple[tuple[str, str], ...] = ()) -> tuple[str, str]:
+    """The folder that must be in the path, and the module's name there, for a function of a module or of a file.
+
+    Raises:
+        PeakmemError: there is no such file, module or function.
+    """
+    path = _source(module)
+    if path is not None:
+        _check_arguments(_check_name(path, name, module), name, arguments)
+    is_file = module.endswith(".py")
+    folder = str((path.parent if is_file and path else Path.cwd()).resolve())
+    return folder, Path(module).stem if is_file else module
 
 
 def make_workload(

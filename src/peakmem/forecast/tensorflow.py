@@ -1,0 +1,43 @@
+"""What a forecast of TensorFlow says beside the figures: who holds the memory, and what it takes by default."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from peakmem.forecast.model import Forecast
+from peakmem.units import format_size
+
+
+def with_tensorflow(forecast: Forecast, *, first: dict[str, Any], need: dict[str, Any]) -> Forecast:
+    """The forecast with roles and notes.
+
+    Args:
+        forecast: made of the two recordings.
+        first: of the run as the script is.
+        need: of the run in which memory was taken as it was needed; the same where that is the script's own way.
+    """
+    known = need["tensorflow"]["roles"]
+    allocated = forecast.peak.allocated
+    roles = dict(forecast.roles_at_peak)
+    left = allocated
+    for role in ("parameter", "optimizer_state"):
+        roles[role] = min(known[role], left)
+        left -= roles[role]
+    roles["unattributed"] = left
+    notes = list(forecast.notes)
+    reserved = first["devices"][0]["peak"]["reserved"]
+    if not first["tensorflow"]["growth"] and forecast.oom is None:
+        notes.insert(
+            0,
+            f"by default TensorFlow takes {format_size(reserved)} of this card at its start, whatever it needs; "
+            "reserved and used are with TF_FORCE_GPU_ALLOW_GROWTH=true",
+        )
+        in_use = first["devices"][0]["peak"]["allocated"]
+        if in_use != allocated:
+            notes.append(
+                f"as the script is, {in_use:,} bytes are in use at the peak: larger chunks are split otherwise"
+            )
+    if forecast.oom is not None and forecast.oom.needed is not None:
+        notes.append("without a limit means a card of which TensorFlow was told that it has a terabyte")
+    return replace(forecast, roles_at_peak=roles, notes=tuple(notes))

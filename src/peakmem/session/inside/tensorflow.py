@@ -1,0 +1,372 @@
+"""Watches one process that uses TensorFlow on the virtual GPU: its training steps, its allocator, its end.
+
+TensorFlow keeps the books itself: `tf.config.experimental.get_memory_info` gives what its allocator has handed out, and
+the virtual GPU what it took from the driver. A step is an outermost call of a `tf.function` that applies an optimizer
+(which is what `model.fit` calls for one batch or some), or an optimizer that is applied outside of all of them.
+"""
+
+import atexit
+import functools
+import importlib
+import json
+import os
+import re
+import sys
+import threading
+import traceback
+from typing import Any
+
+from . import stopping
+from .native import Native
+from .steps import StepClock, is_steady
+from .writing import Writer, plain
+
+FORMAT = "peakmem/recording/1"
+_SHAPE = re.compile(r"shape\[([\d,]*)\] and type (\w+)")
+_TRYING = re.compile(r"(?:trying to allocate|allocate|allocating) ([\d.]+) ?(KiB|MiB|GiB|B|bytes)\b")
+_UNITS = {"B": 1, "bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_SIZES = {"bool": 1, "int8": 1, "uint8": 1, "half": 2, "bfloat16": 2, "int16": 2, "float": 4, "int32": 4, "double": 8,
+          "int64": 8, "complex64": 8, "complex128": 16}  # fmt: skip
+
+
+def install(tensorflow, settings):
+    """Watch this process from now on, if the virtual GPU is in it and serves TensorFlow; gives the watch, or None."""
+    if os.environ.get("PEAKMEM_VGPU_DRIVER") != "1":
+        return None
+    try:
+        native = Native()
+    except OSError:
+        return None
+    watch = TensorflowWatch(tensorflow, settings, native, Writer(settings.folder))
+    watch.install()
+    return watch
+
+
+class TensorflowWatch:
+    """All that is known of one process; written to the session's folder at its end."""
+
+    def __init__(self, tensorflow, settings, native, writer):
+        self._tf = tensorflow
+        self._settings = settings
+        self._native = native
+        self._writer = writer
+        self._clock = StepClock(settings.steps, settings.most_steps)
+        self._pid = os.getpid()
+        self._finished = False
+        self._peak = 0
+        self._peak_of_script = 0
+        self._error = None
+        self._models = []
+        self._optimizers = []
+        self._threads = threading.local()
+        self._lock = threading.RLock()
+
+    # ------------------------------------------------------------------ set-up
+
+    def install(self):
+        """Hook into TensorFlow."""
+        self._writer.progress("tensorflow", tensorflow=self._tf.__version__)
+        module = importlib.import_module("tensorflow.python.eager.polymorphic_function.polymorphic_function")
+        self._watch_functions(module.Function)
+        self._watch_counters()
+        atexit.register(self.finish, "end")
+        original = sys.excepthook
+
+        def excepthook(kind, error, trace):
+            if isinstance(error, stopping.EnoughSeen):
+                return
+            self._error = _describe(kind, error, trace)
+            original(kind, error, trace)
+
+        sys.excepthook = excepthook
+        os.register_at_fork(after_in_child=self._forked)
+        leave = os._exit
+
+        def _exit(status):
+            self.finish("end")
+            leave(status)
+
+        os._exit = _exit
+
+    def _forked(self):
+        self._finished = True
+
+    def keras_imported(self, keras):
+        """Keras has been imported: its optimizers make steps, and its models own variables."""
+        try:
+            if keras.config.backend() != "tensorflow":
+                return
+        except AttributeError:  # tf_keras, Keras 2
+            pass
+        for name in ("Optimizer", "LossScaleOptimizer"):
+            self._watch_optimizers(getattr(getattr(keras, "optimizers", None), name, None))
+
+    def _watch_optimizers(self, optimizer_class):
+        watch = self
+        for name in ("apply", "apply_gradients"):
+            for kind in getattr(optimizer_class, "__mro__", ()):
+                original = vars(kind).get(name)
+                if original is None or getattr(original, "_peakmem", False):
+                    continue
+
+                def around(original):
+                    @functools.wraps(original)
+                    def applied(self, *args, **kwargs):
+                        outer = getattr(watch._threads, "applying", False)
+                        watch._threads.applying = True
+                        try:
+                            result = original(self, *args, **kwargs)
+                        finally:
+                            watch._threads.applying = outer
+                        if not outer:
+                            watch._applied(self)
+                        return result
+
+                    vars(applied)["_peakmem"] = True
+                    return applied
+
+                setattr(kind, name, around(original))
+
+    def _watch_functions(self, function_class):
+        original = function_class.__call__
+        watch = self
+
+        @functools.wraps(original)
+        def __call__(self, *args, **kwargs):
+            threads = watch._threads
+            outer = getattr(threads, "function", None)
+            if outer is not None:
+                return original(self, *args, **kwargs)
+            threads.function = self
+            try:
+                result = original(self, *args, **kwargs)
+            finally:
+                threads.function = None
+            if getattr(self, "_peakmem_trains", False):
+                watch._stepped(id(self))
+            return result
+
+        function_class.__call__ = __call__
+
+    # ------------------------------------------------------------------- hooks
+
+    def _applied(self, optimizer):
+        """An optimizer was applied: now, or in a function that is being traced and will apply it when it is called."""
+        if not any(known is optimizer for known in self._optimizers):
+            self._optimizers.append(optimizer)
+        function = getattr(self._threads, "function", None)
+        if function is not None:
+            function._peakmem_trains = True
+        elif self._tf.executing_eagerly():
+            self._stepped(id(optimizer))
+
+    def _stepped(self, identity):
+        if self._finished or not self._uses_gpu():
+            return
+        allocated = self._allocated_peak()
+        self._clock.optimizer_stepped(identity, len(self._clock.steps) + 1, allocated, self._reserved())
+        step = self._clock.steps[-1]
+        self._writer.progress("step", step=len(self._clock.steps), allocated=step.allocated, reserved=step.reserved)
+        if self._clock.enough():
+            self.finish("enough")
+            stopping.stop()
+
+    def _uses_gpu(self):
+        context = importlib.import_module("tensorflow.python.eager.context").context_safe()
+        if context is None or getattr(context, "_context_handle", None) is None:
+            return False
+        return bool(self._tf.config.list_logical_devices("GPU"))
+
+    def _allocated_peak(self):
+        """The peak since the last look, bytes; the peak of the whole run is kept."""
+        peak = self._memory_info("GPU:0")["peak"]
+        self._peak = max(self._peak, peak)
+        self._peak_of_script = max(self._peak_of_script, peak)
+        self._reset_memory_stats("GPU:0")
+        return peak
+
+    def _watch_counters(self):
+        # Peaks start anew at each step; the script sees its own all the same.
+        experimental = self._tf.config.experimental
+        self._memory_info, self._reset_memory_stats = experimental.get_memory_info, experimental.reset_memory_stats
+
+        @functools.wraps(self._memory_info)
+        def get_memory_info(device):
+            info = self._memory_info(device)
+            if "GPU:0" in device.upper() and "peak" in info:
+                info["peak"] = max(info["peak"], self._peak_of_script)
+            return info
+
+        @functools.wraps(self._reset_memory_stats)
+        def reset_memory_stats(device):
+            self._allocated_peak()
+            self._peak_of_script = 0
+            return self._reset_memory_stats(device)
+
+        experimental.get_memory_info, experimental.reset_memory_stats = get_memory_info, reset_memory_stats
+
+    def _reserved(self):
+        device = json.loads(self._native.report())["devices"][0]
+        return device["peak"] - _context()
+
+    # --------------------------------------------------------------------- end
+
+    def finish(self, reason):
+        """Write what was seen, once; nothing if the process never used the GPU."""
+        with self._lock:
+            if self._finished or os.getpid() != self._pid:
+                return
+            self._finished = True
+        last = getattr(sys, "last_value", None)
+        if self._error is None and last is not None:
+            self._error = _describe(type(last), last, last.__traceback__)
+        try:
+            if not self._uses_gpu():
+                if self._error:
+                    self._writer.progress("error", **self._error)
+                return
+            self._writer.progress("writing")
+            self._writer.recording(self._recording(reason))
+        except OSError as error:
+            self._writer.progress("unwritten", reason=str(error))
+        except Exception as error:  # no fault of the script's: it ends as it would, and the other side tells
+            self._writer.progress("broken", reason=f"{type(error).__name__}: {error}")
+
+    def _recording(self, reason):
+        tf = self._tf
+        self._allocated_peak()
+        library = json.loads(self._native.report())
+        device = library["devices"][0]
+        details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
+        peak = {"requested": self._peak, "allocated": self._peak, "active": self._peak, "reserved": self._reserved()}
+        oom = self._oom(device)
+        return {
+            "format": FORMAT,
+            "pid": self._pid,
+            "command": plain(sys.orig_argv),
+            "framework": f"TensorFlow {tf.__version__}",
+            "torch": "",
+            "cuda": str(tf.sysconfig.get_build_info().get("cuda_version", "")),
+            "architectures": [],
+            "cudnn": None,
+            "python": sys.version.split()[0],
+            "reason": reason,
+            "error": plain(self._error),
+            "oom": oom,
+            "devices": [
+                {
+                    "name": str(details.get("device_name", "")),
+                    "total": 0,
+                    "compute_capability": list(details.get("compute_capability", (0, 0))),
+                    "peak": peak,
+                    "segments": device["allocations"] - device["frees"],
+                    "num_alloc_retries": 0,
+                    "num_ooms": int(oom is not None),
+                    "num_device_alloc": device["allocations"],
+                    "num_device_free": device["frees"],
+                }
+            ],
+            "steps": [vars(step) for step in self._clock.steps],
+            "steady": is_steady([(step.allocated, step.reserved) for step in self._clock.steps]),
+            "marks": [],
+            "contexts": [(0, "", "")],
+            "events": b"",
+            "snapshot": None,
+            "model": {},
+            "owners": {},
+            "owners_failure": "",
+            "autocast": [],
+            "changes": [],
+            "uses": b"",
+            "operators": b"",
+            "operator_names": [],
+            "reads_told": 0,
+            "assumptions": [],
+            "library": library,
+            "tensorflow": {"roles": self._roles(), "growth": self._growth()},
+        }
+
+    def _roles(self):
+        """Bytes of what is alive at the end and known by its owner: parameters and states of optimizers."""
+        states: dict = {}
+        parameters: dict = {}
+        for optimizer in self._optimizers:
+            for variable in _listed(getattr(optimizer, "_trainable_variables", ())):
+                _count(variable, parameters)
+            for variable in _listed(optimizer.variables):
+                _count(variable, states)
+        for key in parameters:
+            states.pop(key, None)
+        return {"parameter": sum(parameters.values()), "optimizer_state": sum(states.values())}
+
+    def _growth(self):
+        """Whether memory is taken as it is needed."""
+        forced = os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH", "").lower()
+        if forced in ("true", "1"):
+            return True
+        if forced in ("false", "0"):
+            return False
+        try:
+            gpus = self._tf.config.list_physical_devices("GPU")
+            return bool(gpus and self._tf.config.experimental.get_memory_growth(gpus[0]))
+        except (ValueError, RuntimeError):
+            return False
+
+    def _oom(self, device):
+        error = self._error
+        if error is None or not error["memory"]:
+            return None
+        requested = _requested(error["message"])
+        return {
+            "event": 0,
+            "device": 0,
+            "requested": requested,
+            "total": 0,
+            "free": 0,
+            "context": 0,
+            "operators": [],
+            "step": len(self._clock.steps),
+            "stack": error["frames"],
+        }
+
+
+def _context():
+    return int(os.environ.get("PEAKMEM_VGPU_CONTEXT", "0"))
+
+
+def _listed(variables):
+    return variables() if callable(variables) else variables
+
+
+def _count(variable, into):
+    value = getattr(variable, "value", None)
+    tensor: Any = value if hasattr(value, "shape") else variable
+    if "GPU" in str(getattr(tensor, "device", "GPU")):
+        elements = 1
+        for size in tensor.shape:
+            elements *= int(size)
+        kind = tensor.dtype
+        into[id(variable)] = elements * int(getattr(kind, "size", 4))
+
+
+def _requested(message):
+    """Bytes that were asked for in vain, as well as the message tells; 0 where it does not."""
+    shape = _SHAPE.search(message)
+    if shape:
+        elements = 1
+        for size in filter(None, shape[1].split(",")):
+            elements *= int(size)
+        return elements * _SIZES.get(shape[2], 4)
+    trying = _TRYING.search(message)
+    return int(float(trying[1]) * _UNITS[trying[2]]) if trying else 0
+
+
+def _describe(kind, error, trace):
+    message = str(error)
+    memory = kind.__name__ == "ResourceExhaustedError" or "out of memory" in message.lower()
+    return {
+        "type": f"{kind.__module__}.{kind.__qualname__}",
+        "message": message[:8000],
+        "frames": [(f.filename, f.lineno, f.name) for f in traceback.extract_tb(trace)][-60:],
+        "memory": memory,
+    }
