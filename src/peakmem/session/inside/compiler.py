@@ -7,6 +7,7 @@ it is asked for no more than to leave functions alone, and a stand-in does that.
 one, which is then told what the stand-in was told.
 """
 
+import functools
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -15,6 +16,7 @@ import sys
 import types
 
 NAME = "torch._dynamo"
+_FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
 
 
 def load_late(torch):
@@ -107,8 +109,11 @@ class _Later:
     def _disable(self, fn=None, recursive=True, *, reason=None, wrapping=True):
         if not callable(fn):  # a decorator with arguments
             return lambda function: self._disable(function, recursive, reason=reason, wrapping=wrapping)
+        if not isinstance(fn, _FUNCTIONS):  # of a module or a class, another comes back
+            return self.load().disable(fn, recursive)
         disabled = None
 
+        @functools.wraps(fn)
         def call(*args, **kwargs):
             nonlocal disabled
             if not self._loading:
