@@ -1,5 +1,8 @@
 """`peakmem run --set` and `peakmem advise`: a change in the running script is what the edited script takes."""
 
+import json
+from importlib import util
+
 import pytest
 
 from tests.e2e.conftest import run_peakmem
@@ -83,6 +86,49 @@ def test_a_change_in_the_running_script_takes_what_the_edited_script_takes(chang
     assert changed["changed"][0]["count"] > 0
     for figure in ("requested", "allocated", "reserved"):
         assert changed["peak"][figure] == edited["peak"][figure], figure
+
+
+DISTRIBUTED = """
+import os, sys
+import torch
+from torch import nn
+os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29512", "RANK": "0", "WORLD_SIZE": "1"}
+torch.distributed.init_process_group("nccl")
+model = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(8))).cuda()
+model = nn.parallel.DistributedDataParallel(model%s)
+optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+for step in range(5):
+    optimizer.zero_grad()
+    model(torch.randn(8, 1024).cuda()).sum().backward()
+    optimizer.step()
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_gradients_as_views_of_buckets(script):
+    plain = script(DISTRIBUTED % "", "plain.py")
+    edited = script(DISTRIBUTED % ", gradient_as_bucket_view=True", "edited.py")
+    changed, same, without = peak("--set", "ddp.gradient_as_bucket_view=true", plain), peak(edited), peak(plain)
+    assert changed["changed"][0]["count"] == 1
+    for figure in ("requested", "allocated", "reserved"):
+        assert changed["peak"][figure] == same["peak"][figure], figure
+    assert without["peak"]["allocated"] - same["peak"]["allocated"] > 0.8 * 8 * 1024 * 1024 * 4
+    already = peak("--set", "ddp.gradient_as_bucket_view=true", edited)
+    assert already["changed"][0]["why_not"] == "the script does so already"
+
+
+@pytest.mark.skipif(not util.find_spec("peft"), reason="peft is not here")
+def test_adapters_are_tried_for_a_model(tmp_path):
+    pytest.importorskip("transformers")
+    config = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 4, "vocab_size": 1000}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    words = (f"hf:{tmp_path}", "--batch", "1", "--tokens", "64")
+    done = run_peakmem("advise", "--memory", "1GiB", "--all", "--json", "-", *words, timeout=900)
+    [advised] = done.json["results"]
+    [adapters] = [advice for advice in advised["advices"] if advice["keys"] == ["lora"]]
+    assert adapters["why_not"] == "" and not adapters["keeps_mathematics"]
+    told = run_peakmem("predict", *words, "--lora", "16", "--memory", "80GiB", "--json", "-", "--no-range")
+    assert adapters["allocated"] == told.json["peak"]["allocated"] < advised["allocated"]
 
 
 def test_a_change_without_effect_says_why(script):

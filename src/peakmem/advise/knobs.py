@@ -57,6 +57,9 @@ def _smaller(divisor: int) -> Knob:
     )
 
 
+LORA_RANK = 16
+"""What the QLoRA paper takes for most of its runs lies between 8 and 64."""
+
 KNOBS = (
     Knob(
         key="expandable_segments",
@@ -84,6 +87,15 @@ KNOBS = (
         keeps_mathematics=True,
         family="zero_grad",
         changes=("zero_grad=end",),
+    ),
+    Knob(
+        key="bucket_view",
+        title="gradients that are views of DistributedDataParallel's buckets",
+        cost="none, unless the script calls detach_() on gradients",
+        line="model = DistributedDataParallel(model, gradient_as_bucket_view=True)",
+        keeps_mathematics=True,
+        family="buckets",
+        changes=("ddp.gradient_as_bucket_view=true",),
     ),
     Knob(
         key="optimizer.fused",
@@ -129,6 +141,14 @@ KNOBS = (
         line="optimizer = bitsandbytes.optim....8bit(...)",
         keeps_mathematics=False,
         family="optimizer",
+    ),
+    Knob(
+        key="lora",
+        title=f"LoRA adapters of rank {LORA_RANK}",
+        cost="another training: adapters of the linear layers learn, nothing else; needs the package peft",
+        line=f'model = peft.get_peft_model(model, peft.LoraConfig(r={LORA_RANK}, target_modules="all-linear"))',
+        keeps_mathematics=False,
+        family="lora",
     ),
     *(_smaller(divisor) for divisor in (2, 4, 8)),
 )

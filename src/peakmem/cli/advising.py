@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from peakmem.advise.advising import Advising
-from peakmem.advise.knobs import Knob
+from peakmem.advise.knobs import LORA_RANK, Knob
 from peakmem.advise.trials import Trial, Trials
 from peakmem.cli.plain import text_console
 from peakmem.cli.running import INTERRUPTED
@@ -20,7 +20,7 @@ from peakmem.forecast.model import Gpu
 from peakmem.report.advising import print_advised
 from peakmem.session.launching import alloc_conf_in_force
 from peakmem.workload.resolving import draws_for_nothing
-from peakmem.workload.training import DEFAULT_OPTIMIZER
+from peakmem.workload.training import DEFAULT_OPTIMIZER, installed
 
 if TYPE_CHECKING:
     from peakmem.cli.predicting import PredictOptions
@@ -29,6 +29,7 @@ SCHEMA = "peakmem/advise/1"
 _BATCH = re.compile(r"(env:)?([A-Za-z_][A-Za-z0-9_-]*)=(\d+)")
 _FUSED = ("adam", "adamw", "sgd", "adagrad")
 _NOT_LISTWISE = ("lbfgs", "sparseadam", "muon")
+_NOT_FOR_SCRIPTS = {"8-bit": "the optimizer", "lora": "the model"}
 _IN_8_BITS = {"adam": "adam8bit", "adamw": "adamw8bit", "sgd": "sgd8bit", "rmsprop": "rmsprop8bit"}
 
 
@@ -96,8 +97,8 @@ class _Script:
         divisor = 1
         for knob in knobs:
             divisor *= knob.divisor
-            if knob.key == "8-bit":
-                return "not tried for scripts: the optimizer has to be replaced in the script"
+            if knob.key in _NOT_FOR_SCRIPTS:
+                return f"not tried for scripts: {_NOT_FOR_SCRIPTS[knob.key]} has to be replaced in the script"
         if divisor > 1 and not self._name:
             return "not tried: --batch-is batch=N and {batch} in the command say what the batch is"
         if divisor > 1 and self._batch % divisor:
@@ -154,13 +155,20 @@ class _Model:
             same = options.zero_grad == "end" or options.optimizer_in_backward
             return "gradients are dropped after the step already" if same else replace(options, zero_grad="end")
         if knob.key == "checkpoint":
-            return "it does so already" if options.checkpointing else replace(options, checkpointing=True)
+            already = options.checkpointing or options.selective_checkpointing
+            return "it does so already" if already else replace(options, checkpointing=True)
         if knob.key == "amp":
             low = options.amp is not None or options.precision == "bf16"
             return "the precision is low already" if low else replace(options, amp="bf16")
+        if knob.key == "bucket_view":
+            return "for scripts with DistributedDataParallel"
+        if knob.key == "lora":
+            if options.lora is not None:
+                return "it has adapters already"
+            if not installed("peft"):
+                return "not tried: the package peft is not installed"
+            return replace(options, lora=LORA_RANK)
         if knob.key == "8-bit":
-            from peakmem.workload.training import installed
-
             if name not in _IN_8_BITS:
                 return f"{name} has no form with 8-bit states"
             if not installed("bitsandbytes"):

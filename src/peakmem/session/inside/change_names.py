@@ -6,6 +6,7 @@ CHANGES: "dict[str, tuple[str, ...] | None]" = {
     "optimizer.foreach": ("false", "true"),
     "zero_grad": ("end", "none"),
     "checkpoint": ("blocks",),
+    "ddp.gradient_as_bucket_view": ("true",),
     "accumulate": None,
     "cudnn.benchmark": ("false", "true"),
 }

@@ -10,6 +10,7 @@ import inspect
 import types
 from collections import Counter
 
+from . import importing
 from .change_names import parse_change
 
 
@@ -208,6 +209,30 @@ def blocks_of(nn, model):
     return blocks
 
 
+class _BucketView(Change):
+    """`gradient_as_bucket_view=True` of every `DistributedDataParallel`: gradients lie in its buckets."""
+
+    nothing = "the script makes no DistributedDataParallel"
+
+    def install(self):
+        importing.when_imported("torch.nn.parallel.distributed", self._wrap)
+
+    def _wrap(self, module):
+        kind, change = module.DistributedDataParallel, self
+        original = kind.__init__
+
+        @functools.wraps(original)
+        def __init__(self, *args, **kwargs):
+            if kwargs.get("gradient_as_bucket_view"):
+                change.why_not = "the script does so already"
+            else:
+                kwargs["gradient_as_bucket_view"] = True
+                change.count += 1
+            original(self, *args, **kwargs)
+
+        kind.__init__ = __init__
+
+
 class _Accumulate(Change):
     """Of N calls of `optimizer.step()` the last alone takes effect, and so does its `zero_grad()`."""
 
@@ -260,6 +285,7 @@ _KINDS = {
     "optimizer.foreach": _OptimizerArgument,
     "zero_grad": _ZeroGrad,
     "checkpoint": _Checkpoint,
+    "ddp.gradient_as_bucket_view": _BucketView,
     "accumulate": _Accumulate,
     "cudnn.benchmark": _Benchmark,
 }
