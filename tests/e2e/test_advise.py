@@ -207,6 +207,35 @@ def test_the_logits_of_a_large_vocabulary_are_found():
     assert inputs / gib == pytest.approx(20.0, abs=1.3)  # with the input of the head, another 0.6 GiB each
 
 
+def test_scenarios_of_a_distribution_of_lengths(tmp_path):
+    """The longest batch of a file and of a distribution, and batches as they come, whose segments do not fit the next."""
+    pytest.importorskip("transformers")
+    config = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 2, "n_embd": 256, "n_head": 4}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"vocab_size": 2000}))
+    lengths = tmp_path / "lengths.csv"
+    lengths.write_text("tokens,id\n" + "".join(f"{50 + 7 * i},{i}\n" for i in range(40)) + "500,40\n")
+    for text, longest in ((str(lengths), 500), ("normal:350,120:512", 512)):
+        words = (f"hf:{tmp_path}", "--batch", "8", "--tokens", "64", "--lengths", text)
+        done = run_peakmem("scenarios", "--gpu", "a100-80", "--json", "-", *words, timeout=900)
+        assert done.code == 0, done.err
+        rows = {row["key"]: row for row in done.json["results"]}
+        assert f"{longest} tokens" in rows["longest"]["title"]
+        assert rows["mixed_lengths"]["title"].startswith("12 batches as they come")
+        told = run_peakmem(
+            "predict", words[0], "--batch", "8", "--tokens", str(longest), "--json", "-", "--no-range", "--steps", "4"
+        )
+        assert rows["longest"]["allocated"] == told.json["peak"]["allocated"]
+        assert rows["longest"]["allocated"] > 2 * rows["steady_step"]["allocated"]
+        # The longest comes once, at the end, with the gradients of a shorter batch before it.
+        assert rows["mixed_lengths"]["allocated"] == pytest.approx(rows["longest"]["allocated"], rel=0.02)
+        assert rows["mixed_lengths"]["reserved"] > rows["longest"]["reserved"]
+
+
+def test_lengths_are_for_sequences():
+    done = run_peakmem("scenarios", "dense:10-10", "--batch", "2", "--lengths", "normal:350,120:512")
+    assert done.code == 2 and "takes no sequences" in done.err
+
+
 def test_scenarios_of_a_model():
     """mmsegmentation issue 2144 (validation is larger), transformers issue 22123 (resuming needs more)."""
     done = run_peakmem(

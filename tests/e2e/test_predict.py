@@ -182,7 +182,11 @@ def test_a_checkpoint(tmp_path):
         "held with gradients": f"{2 * parameters} bytes",
         "held with states": f"{4 * parameters} bytes",
     }
-    assert any("activations" in note for note in done.json["notes"])
+    assert done.json["left_out"] == ["activations", "inputs", "workspaces"]
+    shown = " ".join(done.err.split())
+    assert " may fit on " in shown
+    assert " at least " in shown and "without activations, inputs and workspaces" in shown
+    assert run_peakmem("predict", path, "--memory", "480MiB", "--context", "472MiB").code == 1
 
 
 def test_the_range_of_a_model_with_checkpointing():

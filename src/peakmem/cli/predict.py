@@ -8,7 +8,8 @@ import click
 
 
 @click.command(
-    epilog="Exit codes: 0 it fits, 1 it does not fit, 2 bad input, 3 the model's own code failed, 130 interrupted.",
+    epilog="Exit codes: 0 it fits (a checkpoint: nothing excludes it), 1 it does not fit, 2 bad input, "
+    "3 the model's own code failed, 130 interrupted.",
 )
 @click.argument("what")
 @click.option("-b", "--batch", type=click.IntRange(min=1), metavar="B", help="Samples in one forward pass.")

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from peakmem.cli.predicting import PredictOptions
 
 STEPS = 3
-_ACTIVATIONS = "at least: activations, inputs and workspaces come on top, and need the architecture and a batch"
+LEFT_OUT = ("activations", "inputs", "workspaces")
+_ACTIVATIONS = "activations, inputs and workspaces need the architecture and a batch: whether it fits is not known"
 
 
 def predict_checkpoint(options: PredictOptions, training: Training) -> int:
@@ -74,6 +75,7 @@ def predict_checkpoint(options: PredictOptions, training: Training) -> int:
     forecast = replace(
         without_folder(made.forecast, folder),
         command=("peakmem", "predict", options.what),
+        left_out=LEFT_OUT,
         notes=(_ACTIVATIONS, *checkpoint.notes, *made.forecast.notes),
         workload=described | {f"held with {what}": f"{size} bytes" for what, size in held.sizes.items()},
     )

@@ -63,6 +63,8 @@ class _Runs:
         self._folder = subject.folder
         self._request = subject.options.request()
         self._training = subject.options.training()
+        if self._training.cuda_graphs:
+            raise PeakmemError("a captured graph has one shape and one scenario", hint="leave --cuda-graphs out")
         self._checkpoint = self._folder / "checkpoint.pt"
         self._asked = _asked(options, self._request)
         first = self._written("train", plain_script(self._request, self._training))

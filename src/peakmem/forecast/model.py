@@ -291,6 +291,7 @@ class Forecast:
     notes: tuple[str, ...] = ()
     changed: tuple[Changed, ...] = ()
     workload: dict[str, str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
     seconds: float = 0.0
     timeline: Timeline | None = field(default=None, repr=False)
     framework: str = ""

@@ -11,7 +11,6 @@ from peakmem.report.host_wording import host_rows
 from peakmem.report.notebook_chart import HEIGHT, WIDTH, chart_of
 from peakmem.report.role_colors import css_variables
 from peakmem.report.wording import (
-    VERDICT_WORDS,
     card_text,
     example_text,
     holder_text,
@@ -22,6 +21,7 @@ from peakmem.report.wording import (
     statement_rows,
     times,
     usage_text,
+    verdict_text,
 )
 from peakmem.units import format_size
 
@@ -49,7 +49,7 @@ def forecast_html(forecast: Forecast) -> str:
     return _template().render(
         forecast=forecast,
         style=_style(),
-        verdict=VERDICT_WORDS[forecast.verdict],
+        verdict=verdict_text(forecast),
         card=card_text(forecast.gpu),
         usage=usage_text(forecast),
         gauge=_gauge(forecast),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from peakmem.errors import PeakmemError
 from peakmem.report.chart import Scale, layers, phases, scale, steps
 from peakmem.report.role_colors import PHASE_COLORS, ROLE_COLORS
-from peakmem.report.wording import VERDICT_WORDS, card_text, usage_text
+from peakmem.report.wording import card_text, usage_text, verdict_text
 from peakmem.units import format_size
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def plot_forecast(forecast: Forecast, ax: Axes | None = None) -> Axes:
     ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     ax.set_xlabel("allocator events")
     ax.set_title(
-        f"{VERDICT_WORDS[forecast.verdict]} on {card_text(forecast.gpu)}\n{usage_text(forecast)}",
+        f"{verdict_text(forecast)} on {card_text(forecast.gpu)}\n{usage_text(forecast)}",
         loc="left", fontsize="medium", parse_math=False, pad=22,
     )  # fmt: skip
     ax.spines[["top", "right"]].set_visible(False)

@@ -13,7 +13,6 @@ from peakmem.forecast.model import Forecast, OutOfMemory, Range
 from peakmem.report.host_side import host_section
 from peakmem.report.roles import who_holds_it
 from peakmem.report.wording import (
-    VERDICT_WORDS,
     card_text,
     framework_text,
     place_of_failure,
@@ -21,6 +20,7 @@ from peakmem.report.wording import (
     statement_rows,
     times,
     usage_text,
+    verdict_text,
 )
 from peakmem.units import format_size
 
@@ -62,7 +62,8 @@ def _headline(forecast: Forecast) -> Text:
         text.append(f"{forecast.error.type}: {forecast.error.message}\n")
         text.append(f"until then: {format_size(forecast.peak.used)} used", style="dim")
         return text
-    text.append(VERDICT_WORDS[forecast.verdict], style=_VERDICT_STYLES[forecast.verdict])
+    unsure = forecast.left_out and forecast.verdict != "does_not_fit"
+    text.append(verdict_text(forecast), style="bold yellow" if unsure else _VERDICT_STYLES[forecast.verdict])
     text.append(f" on {card_text(forecast.gpu)}\n{usage_text(forecast)}")
     return text
 

@@ -75,9 +75,21 @@ def card_text(gpu: Gpu) -> str:
     return gpu.name if size in gpu.name else f"{gpu.name} ({size})"
 
 
+def verdict_text(forecast: Forecast) -> str:
+    """The verdict in words; where parts of the training are left out, no more is known than that they may fit too."""
+    if forecast.left_out and forecast.verdict != "does_not_fit":
+        return "may fit"
+    return VERDICT_WORDS[forecast.verdict]
+
+
 def usage_text(forecast: Forecast) -> str:
     """How much is used, and how much of the card is left or missing."""
     used, spare = forecast.peak.used, forecast.gpu.total - forecast.peak.used
+    if forecast.left_out:
+        *others, last = forecast.left_out
+        parts = f"{', '.join(others)} and {last}" if others else last
+        room = f"{format_size(spare)} are left for them" if spare >= 0 else f"{format_size(-spare)} more than there is"
+        return f"at least {format_size(used)} used at the peak, without {parts}: {room}"
     if spare >= 0:
         return f"{format_size(used)} used at the peak, {format_size(spare)} spare"
     return f"{format_size(used)} would be used at the peak, {format_size(-spare)} more than there is"
