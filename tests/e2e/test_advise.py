@@ -208,7 +208,7 @@ def test_the_logits_of_a_large_vocabulary_are_found():
 
 
 def test_scenarios_of_a_distribution_of_lengths(tmp_path):
-    """The longest batch of a file and of a distribution, and batches as they come, whose segments do not fit the next."""
+    """The longest batch of a file and of a distribution; batches as they come leave segments the next can't use."""
     pytest.importorskip("transformers")
     config = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 2, "n_embd": 256, "n_head": 4}
     (tmp_path / "config.json").write_text(json.dumps(config | {"vocab_size": 2000}))

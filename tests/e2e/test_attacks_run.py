@@ -158,9 +158,17 @@ def test_odd_options(script, words, message):
 
 def test_the_script_is_not_overwritten_by_its_output(script):
     path = script("import torch\n")
-    done = run_peakmem("run", "--output", path, path)
+    done = run_peakmem("run", "--force", "--output", path, path)
     assert done.code == 2 and "would take the place of" in done.err
     assert path.read_text() == "import torch\n"
+
+
+def test_no_file_is_overwritten_by_the_output(script, tmp_path):
+    notes = tmp_path / "notes.txt"
+    notes.write_text("mine")
+    done = run_peakmem("run", "--output", notes, script("import torch\n"))
+    assert done.code == 2 and "notes.txt" in done.err and "--force" in done.err
+    assert notes.read_text() == "mine"
 
 
 def test_ctrl_c_in_the_further_runs_keeps_the_result(script, tmp_path):

@@ -31,7 +31,7 @@ print(json.dumps(sorted(name for name in sys.modules if name in ("torch._dynamo.
 def run(script, tmp_path, *, before="", after="", end="", steps=2):
     log = tmp_path / "log"
     path = script(TRAIN.format(before=before, after=after, end=end, steps=steps))
-    done = run_peakmem("run", "--steps", "all", "--no-range", "--json", "-", "--output", log, path)
+    done = run_peakmem("run", "--steps", "all", "--no-range", "--json", "-", "--output", log, "--force", path)
     return done, log.read_text().splitlines()
 
 

@@ -22,7 +22,7 @@ import pytest
 
 from peakmem.allocator.settings import Call, ParseResult, Settings, TorchVersion, parse
 from peakmem.allocator.settings.options import table
-from peakmem.allocator.settings.rounding import first_segment
+from peakmem.allocator.settings.rounding import SMALL, block_size, segment_size
 from peakmem.units import GIB, MIB
 
 pytestmark = [
@@ -284,6 +284,15 @@ def test_a_tensor_of_514_mib_under_power_of_two_rounding(
     expected = first_segment(514 * MIB, settings, version=version)
     assert json.loads(target.read_text()) == expected
     assert expected == (514 if string.endswith("1]") else 768) * MIB
+
+
+def first_segment(request: int, settings: Settings, *, version: TorchVersion) -> int:
+    """Reserved bytes after one request on an empty cache, with expandable segments if they are on."""
+    block = block_size(request, settings, version=version)
+    if not settings.expandable_segments or block == 0:
+        return segment_size(block, settings)
+    page = 2 * MIB if block <= SMALL else settings.large_segment_size
+    return -(-block // page) * page
 
 
 GROWTH = """

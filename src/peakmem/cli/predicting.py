@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import tempfile
 import time
 from contextlib import AbstractContextManager, nullcontext
@@ -157,7 +158,7 @@ class PredictOptions:
             timeout=self.timeout,
             ranks_per_node=self.ranks_per_node,
             module=False,
-            command=(script,),
+            command=(sys.executable, script),
         )
 
 
@@ -263,7 +264,7 @@ def forecast_script(
     with _place(keep) as folder:
         path = Path(keep) if keep else Path(folder, "predict.py")
         path.write_text(script, encoding="utf-8")
-        options = replace(options, command=(str(path),))
+        options = replace(options, command=(sys.executable, str(path)))
         plan, card = plan_run(options)
         try:
             made = make_forecast(

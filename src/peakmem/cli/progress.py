@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,9 +13,34 @@ from peakmem.errors import PeakmemError
 from peakmem.session.command import script_of
 from peakmem.units import format_size
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
-class RunProgress:
-    """A spinner with the step and its memory on a terminal; nothing where standard error is no terminal.
+
+class Spinner:
+    """A line with what is being done, on a terminal; nothing where standard error is no terminal."""
+
+    def __init__(self, first: str) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._status = self._console.status(escape(first))
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._status.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._status.stop()
+
+    def say(self, text: str) -> None:
+        """Show what is being done."""
+        self._status.update(escape(text))
+
+
+class RunProgress(Spinner):
+    """A spinner with the step and its memory.
 
     Args:
         output: "hide", "show" or the file that takes what the script prints.
@@ -26,7 +51,6 @@ class RunProgress:
     """
 
     def __init__(self, output: str, command: tuple[str, ...]) -> None:
-        self._console = Console(stderr=True, highlight=False)
         self._show = output == "show"
         self._file: IO[str] | None = None
         self._lost = ""
@@ -41,17 +65,12 @@ class RunProgress:
                 ) from error
         name = Path(script_of(command)).name
         self._name = escape(name)
-        self._status = self._console.status(f"starting {self._name}")
-
-    def __enter__(self) -> RunProgress:
-        if self._console.is_terminal:
-            self._status.start()
-        return self
+        super().__init__(f"starting {name}")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._status.stop()
+        super().__exit__(kind, error, trace)
         if self._file is not None:
             try:
                 self._file.close()
@@ -59,10 +78,6 @@ class RunProgress:
                 self._lost = self._lost or problem.strerror or str(problem)
         if self._lost:
             self._console.print(f"the script's output could not be kept: {self._lost}", markup=False)
-
-    def say(self, text: str) -> None:
-        """Show what is being done."""
-        self._status.update(escape(text))
 
     def line(self, line: dict[str, Any]) -> None:
         """Show a progress line of a watched process."""

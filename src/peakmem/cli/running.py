@@ -35,7 +35,8 @@ def run(options: RunOptions) -> int:
     """
     started = time.monotonic()
     check_scheduler(options.scheduler, options.margin, options.json_target)
-    for target in (options.json_target, options.save_target):
+    log = None if options.output in ("hide", "show") else options.output
+    for target in (options.json_target, options.save_target, log):
         if target is not None:
             check_writable(target, force=options.force)
     plan, card = plan_run(options)

@@ -83,17 +83,10 @@ def run_options(options: dict[str, Any], prepared: Prepared) -> RunOptions:
 @contextmanager
 def showing(first: str) -> Iterator[Any]:
     """A spinner on standard error with what is being done; nothing where that is no terminal."""
-    from rich.console import Console
-    from rich.markup import escape
+    from peakmem.cli.progress import Spinner
 
-    console = Console(stderr=True, highlight=False)
-    status = console.status(escape(first))
-    if console.is_terminal:
-        status.start()
-    try:
-        yield lambda text: status.update(escape(text))
-    finally:
-        status.stop()
+    with Spinner(first) as spinner:
+        yield spinner.say
 
 
 def _largest(options: dict[str, Any], subject: Subject, vary: Vary) -> int:

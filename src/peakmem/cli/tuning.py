@@ -6,16 +6,14 @@ import shlex
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 
 from rich.console import Console
-from rich.markup import escape
 
 from peakmem.allocator.replay import Replayer
 from peakmem.allocator.search import Found, Judgement, Outcome, judge, search
 from peakmem.cli.plain import text_console
 from peakmem.cli.planning import RunOptions, estimate, plan_run
-from peakmem.cli.progress import RunProgress
+from peakmem.cli.progress import RunProgress, Spinner
 from peakmem.cli.room import Room, less_context, recorded_room, room_of
 from peakmem.errors import ExitCode, PeakmemError
 from peakmem.files import check_writable, write_json
@@ -211,25 +209,12 @@ def _verify(subject: _Subject, run: Run, judgement: Judgement) -> Verified | Non
     )
 
 
-class _Progress:
-    """A line with what is being tried; nothing where standard error is no terminal."""
+class _Progress(Spinner):
+    """A line with what is being tried."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True, highlight=False)
-        self._status = self._console.status(
-            "replaying the trace as it is (Ctrl-C ends the search and keeps the results)"
-        )
-
-    def __enter__(self) -> _Progress:
-        if self._console.is_terminal:
-            self._status.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._status.stop()
+        super().__init__("replaying the trace as it is (Ctrl-C ends the search and keeps the results)")
 
     def tried(self, alloc_conf: str, done: int, planned: int) -> None:
         """Show what was done."""
-        self._status.update(f"{done} of {planned} settings tried: {escape(name_of(alloc_conf))}")
+        self.say(f"{done} of {planned} settings tried: {name_of(alloc_conf)}")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import shutil
+import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from peakmem.errors import PeakmemError
 
 RUN_NOTEBOOK = Path(__file__).parent / "inside" / "run_notebook.py"
+_FRAMEWORKS = ("torch", "tensorflow")
 
 
 def resolve(words: tuple[str, ...], *, module: bool = False) -> tuple[str, ...]:
@@ -25,15 +30,15 @@ def resolve(words: tuple[str, ...], *, module: bool = False) -> tuple[str, ...]:
     if not words:
         raise PeakmemError("there is no command to run", hint="peakmem run train.py, or peakmem run -- python train.py")
     if module:
-        return (sys.executable, "-m", *words)
+        return (active_python(), "-m", *words)
     first = words[0]
     if first.endswith(".py"):
         if not Path(first).is_file():
             raise PeakmemError(f"there is no file {first}", hint=_similar(first))
-        return (sys.executable, *words)
+        return (active_python(), *words)
     if first.endswith(".ipynb"):
         _check_notebook(Path(first))
-        return (sys.executable, str(RUN_NOTEBOOK), *words)
+        return (active_python(), str(RUN_NOTEBOOK), *words)
     if shutil.which(first) is None:
         raise PeakmemError(
             f"there is no program {first!r}", hint="peakmem run train.py, or peakmem run -- python train.py"
@@ -74,6 +79,48 @@ def _check_notebook(path: Path) -> None:
                 f"cell {number} of {path} is no Python: {error.msg}, line {error.lineno}",
                 hint="take it out of the notebook, or put the training into a script",
             ) from error
+
+
+@cache
+def active_python() -> str:
+    """The Python that runs a script that was named without one.
+
+    Peakmem's own, unless it was started as a program of its own (as pipx and uv install it) while another environment
+    with a framework is active: `$VIRTUAL_ENV`, `$CONDA_PREFIX`, or the `python` that the shell would find.
+    """
+    if _started_by_name() and _has_framework(sys.executable):
+        return sys.executable
+    folders = [os.environ.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
+    candidates = [str(Path(folder, "bin", "python")) for folder in folders if folder]
+    candidates += [found for found in (shutil.which("python"), shutil.which("python3")) if found]
+    for candidate in candidates:
+        if _same(candidate, sys.executable):
+            break
+        if Path(candidate).exists() and _has_framework(candidate):
+            return candidate
+    return sys.executable
+
+
+def _started_by_name() -> bool:
+    """Whether this is `/a/certain/python -m peakmem`."""
+    return Path(sys.argv[0]).name in ("__main__.py", "-m")
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two interpreters are of one environment; the files may well be links to the same program."""
+    return Path(one).absolute().parent.resolve() == Path(other).absolute().parent.resolve()
+
+
+def _has_framework(python: str) -> bool:
+    if python == sys.executable:
+        return any(importlib.util.find_spec(name) is not None for name in _FRAMEWORKS)
+    code = f"import importlib.util as u, sys; sys.exit(not any(map(u.find_spec, {_FRAMEWORKS!r})))"
+    variables = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "PEAKMEM_SESSION")}
+    try:
+        done = subprocess.run([python, "-c", code], capture_output=True, env=variables, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 def interpreter(command: tuple[str, ...]) -> str:

@@ -11,11 +11,13 @@ import hashlib
 import importlib.util
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -53,6 +55,12 @@ COMPILE_FLAGS = (
 # the machine's gets in the way of the one PyTorch comes with. Compilers without a static one get the shared one.
 LINK_FLAGS = ("-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL")
 LINK_LIBRARIES = ("-ldl", "-lpthread")
+
+DAY = 24 * 60 * 60.0
+"""Seconds; a build that was used since is never removed."""
+UNUSED_FOR = 30 * DAY
+MOST_KEPT = 4
+_KEY = re.compile(r"[0-9a-f]{24}")
 
 Progress = Callable[[str], None]
 
@@ -97,6 +105,7 @@ def ensure_library(facts: TorchFacts | None = None, *, progress: Progress | None
     for folder in _cache_folders():
         target = folder / key
         if _is_complete(target):
+            _note_use(target)
             return target / LIBRARY
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -180,8 +189,30 @@ def _make(folder: Path, target: Path, say: Progress) -> None:
         if target.exists():
             shutil.rmtree(target, ignore_errors=True)
         result.rename(target)
+        _prune(folder, keep=target)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _note_use(target: Path) -> None:
+    """Let the folder's time tell when it was last used, to the day."""
+    with contextlib.suppress(OSError):
+        if time.time() - target.stat().st_mtime > DAY:
+            os.utime(target)
+
+
+def _prune(folder: Path, *, keep: Path) -> None:
+    """Remove builds of other versions that nothing has used for long; several versions may be in use side by side."""
+    found = []
+    for path in folder.iterdir():
+        if _KEY.fullmatch(path.name) and path != keep and path.is_dir():
+            with contextlib.suppress(OSError):
+                found.append((time.time() - path.stat().st_mtime, path))
+    for index, (age, path) in enumerate(sorted(found)):
+        if age > UNUSED_FOR or (index >= MOST_KEPT and age > DAY):
+            shutil.rmtree(path, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                path.with_name(f"{path.name}.lock").unlink()
 
 
 def find_prebuilt(folder: Path = PREBUILT) -> Path | None:

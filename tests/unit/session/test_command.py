@@ -5,13 +5,60 @@ import sys
 import pytest
 
 from peakmem.errors import PeakmemError
-from peakmem.session.command import interpreter, resolve
+from peakmem.session.command import active_python, interpreter, resolve
 
 
 def test_a_script_is_run_by_this_python(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("")
     assert resolve((str(script), "--lr", "1")) == (sys.executable, str(script), "--lr", "1")
+
+
+@pytest.fixture
+def environment(tmp_path, monkeypatch):
+    """Make an environment whose Python says that it has torch, or has not; gives its folder."""
+    active_python.cache_clear()
+
+    def make(name, *, torch):
+        python = tmp_path / name / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        python.write_text(f"#!/bin/sh\nexit {0 if torch else 1}\n")
+        python.chmod(0o755)
+        return python
+
+    monkeypatch.setattr(sys, "argv", ["/somewhere/bin/peakmem", "run"])
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    yield make
+    active_python.cache_clear()
+
+
+@pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX", "PATH"])
+def test_the_python_of_the_active_environment_runs_a_script(environment, tmp_path, monkeypatch, variable):
+    python = environment("other", torch=True)
+    monkeypatch.setenv(variable, str(python.parent if variable == "PATH" else python.parent.parent))
+    (tmp_path / "train.py").write_text("")
+    assert resolve((str(tmp_path / "train.py"),))[0] == str(python)
+    assert resolve(("trainer.main",), module=True)[0] == str(python)
+
+
+def test_an_environment_without_torch_is_passed_over(environment, monkeypatch):
+    monkeypatch.setenv("VIRTUAL_ENV", str(environment("other", torch=False).parent.parent))
+    assert active_python() == sys.executable
+
+
+def test_peakmem_s_own_environment_comes_before_what_stands_behind_it(environment, monkeypatch):
+    own, other = os.path.dirname(sys.executable), environment("other", torch=True).parent
+    monkeypatch.setenv("PATH", f"{own}:{other}")
+    assert active_python() == sys.executable
+
+
+def test_a_python_that_was_named_to_start_peakmem_is_taken(environment, monkeypatch):
+    monkeypatch.setenv("VIRTUAL_ENV", str(environment("other", torch=True).parent.parent))
+    monkeypatch.setattr(sys, "argv", ["/site-packages/peakmem/__main__.py", "run"])
+    monkeypatch.setattr("peakmem.session.command._has_framework", lambda python: True)
+    assert active_python() == sys.executable
 
 
 def test_a_module_is_run_as_python_does():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import platform
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -168,3 +170,30 @@ def test_a_prebuilt_library_is_used_only_for_these_sources(cache: Path, compiler
     (folder / "source-hash").write_text(build.source_hash() + "\n")
     assert build.ensure_library().read_text() == "prebuilt\n"
     assert not Path(f"{compiler}.calls").exists()
+
+
+def test_builds_that_nothing_uses_any_more_are_removed(tmp_path: Path) -> None:
+    keep, day = tmp_path / ("a" * 24), build.DAY
+    ages = {"b": 0.1, "c": 2.0, "d": 3.0, "e": 4.0, "f": 5.0, "0": 6.0, "1": 31.0}
+    for letter, days in {"a": 0.0, **ages}.items():
+        folder = tmp_path / (letter * 24)
+        folder.mkdir()
+        (tmp_path / f"{folder.name}.lock").touch()
+        os.utime(folder, (time.time() - days * day,) * 2)
+    (tmp_path / "something else").mkdir()
+    build._prune(tmp_path, keep=keep)
+    left = {path.name[0] for path in tmp_path.iterdir() if path.name.endswith(".lock")}
+    assert left == {"a", "b", "c", "d", "e"}
+    assert {path.name[0] for path in tmp_path.iterdir() if len(path.name) == 24} == left
+    assert (tmp_path / "something else").is_dir()
+
+
+def test_a_use_is_noted_once_a_day(tmp_path: Path) -> None:
+    old = time.time() - 2 * build.DAY
+    os.utime(tmp_path, (old, old))
+    build._note_use(tmp_path)
+    noted = tmp_path.stat().st_mtime
+    assert noted > time.time() - 60
+    os.utime(tmp_path, (noted - 60, noted - 60))
+    build._note_use(tmp_path)
+    assert tmp_path.stat().st_mtime == pytest.approx(noted - 60)

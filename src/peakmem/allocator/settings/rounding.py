@@ -56,11 +56,3 @@ def segment_size(block: int, settings: Settings) -> int:
     if block < LARGE:
         return settings.large_segment_size
     return _up(block, 2 * MIB)
-
-
-def first_segment(request: int, settings: Settings, *, version: TorchVersion = REFERENCE) -> int:
-    """Reserved bytes after one request on an empty cache, with expandable segments if they are on."""
-    block = block_size(request, settings, version=version)
-    if not settings.expandable_segments or block == 0:
-        return segment_size(block, settings)
-    return _up(block, 2 * MIB if block <= SMALL else settings.large_segment_size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from peakmem.allocator.settings import Settings, TorchVersion, parse
-from peakmem.allocator.settings.rounding import block_size, first_segment, segment_size
+from peakmem.allocator.settings.rounding import block_size, segment_size
 from peakmem.units import KIB, MIB
 
 DEFAULT = Settings()
@@ -54,12 +54,6 @@ def test_blocks(string: str, request_size: int, block: int) -> None:
 )
 def test_segments(block: int, segment: int) -> None:
     assert segment_size(block, DEFAULT) == segment
-
-
-def test_expandable_segments_take_whole_pages() -> None:
-    settings = parse("expandable_segments:True").require()
-    assert first_segment(30 * MIB, settings) == 40 * MIB
-    assert first_segment(1000, settings) == 2 * MIB
 
 
 def test_one_division_rounds_to_powers_of_two_up_to_1_13_only() -> None:
