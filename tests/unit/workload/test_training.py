@@ -53,6 +53,15 @@ def test_what_is_no_optimizer_says_what_is(text, hint):
         {"precision": "fp8"},
         {"zero_grad": "never"},
         {"compile": True, "optimizer_in_backward": True},
+        {"quantize": "nf4"},
+        {"quantize": "int3", "lora": 8},
+        {"cuda_graphs": True, "accumulate": 2},
+        {"cuda_graphs": True, "zero_grad": "end"},
+        {"cuda_graphs": True, "keep_gradients": True},
+        {"cuda_graphs": True, "optimizer_in_backward": True},
+        {"cuda_graphs": True, "offload_activations": True},
+        {"cuda_graphs": True, "compile": True},
+        {"cuda_graphs": True, "optimizer": Optimizer(name="lbfgs")},
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings: dict[str, Any]):
