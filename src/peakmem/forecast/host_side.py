@@ -61,7 +61,9 @@ def host_side(
     loaders = tuple(_loader(row, taped, ended_early=main["reason"] == "enough") for row in facts["loaders"])
     seen = max(len(users), 1)
     # Workers and batches were looked at in one process; each rank has its own.
-    shm = max(-(-taped.shm // seen), sum(loader.shm for loader in loaders))
+    # What others of the machine put there meanwhile is seen too, but without workers nothing of it is ours.
+    seen_there = -(-taped.shm // seen) if loaders else 0
+    shm = max(seen_there, sum(loader.shm for loader in loaders))
     later = _later(main, loaders, waiting=shm - _shared_now(taped), roles=roles)
     shared = min(int(facts["end"]["file"]), tree)
     counted = sum(row.bytes for row in later if row.counted)
@@ -229,6 +231,17 @@ def _later(
                 bytes=waiting,
                 counted=True,
                 note="workers x prefetch_factor batches, and one in use",
+            )
+        )
+    unread = main["library"].get("pinned", {}).get("unread", 0)
+    if unread:
+        rows.append(
+            HostLater(
+                name="pages of mapped files read on their way to the GPU",
+                bytes=unread,
+                counted=False,
+                note="checkpoints loaded by mapping: a real copy makes these pages resident, shared by all ranks; the "
+                "kernel drops them where memory is short",
             )
         )
     state = roles.get("parameter", 0) + roles.get("buffer", 0) + roles.get("optimizer_state", 0)

@@ -25,5 +25,5 @@ def host_section(host: Host) -> list[RenderableType]:
     for row in host_rows(host):
         shown = format_size(row.bytes) if row.is_sum else f"+ {format_size(row.bytes)}"
         table.add_row(Text(row.name, style="bold" if row.is_sum else ""), shown, row.remark)
-    warnings = [Text(text, style="yellow") for text in host_warnings(host)]
+    warnings = [Text(f"note: {text}", style="yellow") for text in host_warnings(host)]
     return [table, *warnings, Text()]

@@ -43,6 +43,7 @@ def print_measurement(measured: Measurement, console: Console) -> None:
     if measured.limits:
         console.print()
         console.print(_limits(measured))
+        console.print(_first_limit(measured) or "")
     console.print()
     for note in measured.notes[1:] if measured.ending != "ended" else measured.notes:
         console.print(Text(f" note: {note}", style="dim"))
@@ -98,8 +99,8 @@ def _peaks(measured: Measurement) -> Table:
     if peak.swap:
         rows.append(("swap", peak.swap, "moved out of memory"))
     if measured.group is not None:
-        kept = "kernel's own peak" if measured.group.peak is not None else "sampled"
-        remark = f"with page cache and all of the group, {kept}; {format_size(measured.group.before)} before"
+        kept = "kernel's peak" if measured.group.peak is not None else "sampled"
+        remark = f"with page cache, {kept}; {format_size(measured.group.before, digits=0)} before"
         rows.append(("control group", measured.group.highest, remark))
     table = Table.grid(padding=(0, 2))
     table.add_column()
@@ -167,10 +168,14 @@ def _limits(measured: Measurement) -> Table:
         used = format_size(use.used) if use.used is not None else "not counted"
         style = "bold red" if use.share > NEAR else ""
         table.add_row(use.limit.name, format_size(use.limit.bytes), used, share, style=style)
-    first = next((use for use in measured.limits if use.used is not None), None)
-    if first is not None:
-        table.add_row(Text(f"first to be met: {first.limit.name}: {WHAT_HAPPENS[first.limit.kind]}", style="dim"))
     return table
+
+
+def _first_limit(measured: Measurement) -> Text | None:
+    first = next((use for use in measured.limits if use.used is not None), None)
+    if first is None:
+        return None
+    return Text(f" beyond {first.limit.name}, the first to be met, {WHAT_HAPPENS[first.limit.kind]}", style="dim")
 
 
 def _table(*columns: tuple[str, bool]) -> Table:

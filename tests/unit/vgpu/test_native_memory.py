@@ -246,6 +246,7 @@ result = [report()["pinned"], gpu.cudaFreeHost(ctypes.c_void_p(a)), gpu.cudaFree
         "peak": 3 * MIB + 4096,
         "registered": 0,
         "registered_peak": 0,
+        "unread": 0,
         "allocations": 2,
         "blocks_at_peak": [[4096, 1], [3 * MIB, 1]],
     }
@@ -310,3 +311,23 @@ result = [during[2:5], published(path)[2:5], done]
     assert during == [4 * MIB, 4 * MIB, 3 * MIB]
     assert after == [0, 4 * MIB, 0]
     assert done == [0, 1]
+
+
+def test_pages_that_a_copy_to_the_device_would_read_are_counted(native: Native, tmp_path: Path) -> None:
+    code = f"""
+import mmap
+path = {str(tmp_path / "data")!r}
+with open(path, "wb") as file:
+    file.truncate(8 * MIB)
+with open(path, "r+b") as file:
+    block = mmap.mmap(file.fileno(), 8 * MIB)
+address = ctypes.addressof(ctypes.c_char.from_buffer(block))
+a = malloc(8 * MIB)
+copy = lambda: gpu.cudaMemcpy(ctypes.c_void_p(a), ctypes.c_void_p(address), ctypes.c_size_t(8 * MIB), 1)
+block.madvise(mmap.MADV_RANDOM)
+written = b"x" * MIB
+block[:MIB] = written
+copy()
+result = [report()["pinned"]["unread"], block[5 * MIB]]
+"""
+    assert native(code) == [7 * MIB, 0]

@@ -38,6 +38,7 @@ class Loaders:
         def __init__(self, loader):
             row = loaders._row(loader)
             started(self, loader)
+            self._peakmem_row = row  # the loader may be gone by the first batch
             loaders._started(self, row)
 
         @functools.wraps(advance)
@@ -86,20 +87,12 @@ class Loaders:
             return
         try:
             iterator._peakmem_batches = looked_at + 1
-            row = self._row_of(iterator)
+            row = getattr(iterator, "_peakmem_row", None)
             if row is not None:
                 row["batch"] = max(row["batch"], _bytes(batch))
                 row["batches"] += 1
         except Exception:
             return
-
-    def _row_of(self, iterator):
-        """The row of an iterator, which does not tell its loader, by its data set."""
-        for number, row in self._rows.items():
-            loader = self._loaders[number]()
-            if loader is not None and loader.dataset is iterator._dataset and row["workers"] == iterator._num_workers:
-                return row
-        return None
 
 
 def _start_method(loader):

@@ -24,7 +24,10 @@ int copy(void *to, const void *from, size_t n) {
   // A kernel's result may lie where something was copied to before. TensorFlow reads shapes and ranges as 64-bit integers;
   // narrower values are conditions and branches, for which a stale value could mean anything.
   if (config().driver && from_device && !to_device && n < 8) kept = false;
-  if (to_device && !from_device) note_use(to, Use::kFromHost);
+  if (to_device && !from_device) {
+    note_use(to, Use::kFromHost);
+    if (n > config().store) host_read(from, n);
+  }
   if (!to_device && !from_device) memcpy(to, from, n);
   else if (!to_device) read_back(to, kept ? from : nullptr, n);
   else if (kept) memmove(to, from, n);

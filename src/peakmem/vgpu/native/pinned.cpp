@@ -34,6 +34,7 @@ struct Pinned {
   std::unordered_map<void *, Registered> registered;
   std::map<size_t, size_t> sizes, sizes_at_peak;  // how many blocks of each size
   unsigned long long allocations = 0;
+  size_t unread = 0;  // bytes of pages that a copy to a device would have made resident
   peakmem_pinned state = {};
   peakmem_pinned *published = nullptr;
   pid_t publisher = 0;  // a forked process has the page too, which tells of its parent
@@ -73,7 +74,35 @@ size_t absent_bytes(void *address, size_t size) {
   return (size_t)std::count_if(in.begin(), in.end(), [](unsigned char one) { return !(one & 1); }) * kHostPage;
 }
 
+const size_t kLargeCopy = 1 << 20;  // smaller ones are not looked at
+
+// Bytes of pages that this process does not have resident: its page table, 8 bytes a page, bit 63 "present", 62 "swapped".
+size_t not_resident(const void *address, size_t size) {
+  int table = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  if (table < 0) return 0;
+  const size_t kAtOnce = 4096;
+  uint64_t entries[kAtOnce];
+  size_t first = (uintptr_t)address / kHostPage, end = ((uintptr_t)address + size + kHostPage - 1) / kHostPage, absent = 0;
+  while (first < end) {
+    size_t pages = std::min(end - first, kAtOnce);
+    ssize_t got = pread(table, entries, pages * 8, (off_t)(first * 8));
+    if (got < 8) break;
+    for (size_t i = 0; i < (size_t)got / 8; i++) absent += !(entries[i] >> 62);
+    first += (size_t)got / 8;
+  }
+  close(table);
+  return absent * kHostPage;
+}
+
 }  // namespace
+
+void host_read(const void *address, size_t size) {
+  if (size < kLargeCopy) return;
+  size_t absent = not_resident(address, size);
+  Memory &m = memory();
+  Lock lock(m.mutex);
+  pinned().unread += absent;
+}
 
 int host_allocate(void **out, size_t n) {
   *out = nullptr;
@@ -151,7 +180,7 @@ std::string pinned_json() {
     sizes += (sizes.empty() ? "[" : ", [") + std::to_string(entry.first) + ", " + std::to_string(entry.second) + "]";
   return "\"pinned\": {\"now\": " + std::to_string(p.state.pinned) + ", \"peak\": " + std::to_string(p.state.pinned_peak) +
          ", \"registered\": " + std::to_string(p.state.registered) + ", \"registered_peak\": " + std::to_string(p.state.registered_peak) +
-         ", \"allocations\": " + std::to_string(p.allocations) + ", \"blocks_at_peak\": [" + sizes + "]}";
+         ", \"unread\": " + std::to_string(p.unread) + ", \"allocations\": " + std::to_string(p.allocations) + ", \"blocks_at_peak\": [" + sizes + "]}";
 }
 
 }  // namespace peakmem

@@ -15,6 +15,9 @@ int host_free(void *address);
 int host_register(void *address, size_t size);
 int host_unregister(void *address);
 
+// A copy from the host to a device: a GPU reads the pages, which makes those of mapped files resident; here nobody does.
+void host_read(const void *address, size_t size);
+
 // Members of the JSON object of peakmem_report().
 std::string pinned_json();
 
