@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from peakmem.cli.planning import RunOptions
 from peakmem.errors import PeakmemError
+from peakmem.workload.keras.naming import is_keras, is_live_keras
+from peakmem.workload.keras.training import WITHOUT_MEANING, Compiled, compiled
 from peakmem.workload.losses import CALLS
 from peakmem.workload.model import Request, Workload
 from peakmem.workload.resolving import draws_for_nothing
-from peakmem.workload.training import Optimizer, Precision, Quantized, Training, ZeroGrad
+from peakmem.workload.training import DEFAULT_OPTIMIZER, Optimizer, Precision, Quantized, Training, ZeroGrad
 
 if TYPE_CHECKING:
     from peakmem.forecast.model import Forecast
@@ -31,7 +33,7 @@ def predict(
     loss: str | Callable[..., Any] | None = None,
     batch: int | None = None,
     tokens: int | None = None,
-    optimizer: str = "adamw",
+    optimizer: str | None = None,
     precision: Precision = "fp32",
     steps: int | str = 3,
     gpu: str | None = None,
@@ -65,15 +67,16 @@ def predict(
     that asks, its GPU included, is left alone.
 
     Args:
-        what: a `torch.nn.Module`; a function that returns one, or (module, inputs, loss); or a text such as
-            `torchvision:resnet50`, as `peakmem predict` takes it.
+        what: a `torch.nn.Module`; a `keras.Model`, trained as it was compiled; a function that returns a module, or
+            (module, inputs, loss); or a text such as `torchvision:resnet50`, as `peakmem predict` takes it.
         inputs: what the model is called with: a tensor (of which only shape and type count), a tuple or dict of these;
             the shape of one sample as a tuple of numbers, with `batch`; or a function that gives them for a batch size.
         targets: a tensor, or a tuple or dict of these, that the loss is called with beside the output.
         loss: called with the output and `targets` if there are any; or a name: cross-entropy, mse, l1, bce, mean.
         batch: samples in one forward pass, where `inputs` does not say.
         tokens: length of a sequence of token ids.
-        optimizer: as `peakmem predict --optimizer` takes it: `sgd:momentum=0.9`, `adamw:fused`.
+        optimizer: as `peakmem predict --optimizer` takes it: `sgd:momentum=0.9`, `adamw:fused`; None: AdamW, or what a
+            Keras model was compiled with.
         precision: `fp32`, `tf32`, `amp-bf16`, `amp-fp16` or `bf16`.
         steps: optimizer steps to watch, or "auto": until the peak is steady.
         gpu: the card, such as `4090`; None: an A100 with 80 GB.
@@ -90,8 +93,10 @@ def predict(
     Raises:
         PeakmemError: something that was given can't be used, or the model can't be trained so.
     """
+    is_text = isinstance(what, str)
+    keras = is_keras(what) if is_text else is_live_keras(what)
     training = Training(
-        optimizer=Optimizer.parse(optimizer),
+        optimizer=Optimizer.parse(DEFAULT_OPTIMIZER if keras or optimizer is None else optimizer),
         precision=precision,
         checkpointing=checkpointing,
         selective_checkpointing=selective_checkpointing,
@@ -142,7 +147,31 @@ def predict(
         command=(),
     )
     with tempfile.TemporaryDirectory(prefix="peakmem-predict-") as folder:
-        if isinstance(what, str):
+        if keras:
+            if targets is not None or callable(loss) or (inputs is not None and shape is None):
+                raise PeakmemError(
+                    "a Keras model is fed by peakmem itself",
+                    hint="inputs may be the shape of one sample; compile the model with its loss",
+                )
+            usual = Training()
+            return _keras(
+                request,
+                compiled(
+                    optimizer=optimizer,
+                    loss=request.loss,
+                    precision=precision,
+                    accumulate=accumulate,
+                    clip=clip,
+                    ema=ema,
+                    jit=compile,
+                    without_meaning=tuple(
+                        name for name in WITHOUT_MEANING if getattr(training, name) != getattr(usual, name)
+                    ),
+                ),
+                run,
+                live=None if is_text else (what, Path(folder, "model.json")),
+            )
+        if is_text:
             if targets is not None or callable(loss) or (inputs is not None and shape is None):
                 raise PeakmemError(
                     "a model that is named by a text is fed by peakmem itself",
@@ -180,6 +209,16 @@ def watch(device: int = 0) -> Iterator[Watching]:
     watching.stop(None)
 
 
+def _keras(request: Request, how: Compiled, run: RunOptions, *, live: tuple[Any, Path] | None) -> Forecast:
+    from peakmem.workload.keras.script import keras_workload, send_model, write_keras_script
+
+    if live is not None:
+        send_model(*live)
+    steps = _steps(run)
+    script = write_keras_script(request, how, steps=steps, live=live[1] if live is not None else None)
+    return _trained(script, keras_workload(request), how, run, request.what)
+
+
 class _Silent:
     """Shows nothing."""
 
@@ -199,11 +238,20 @@ def train_workload(workload: Workload, training: Training, run: RunOptions, what
     Raises:
         PeakmemError: it can't be trained so.
     """
-    from peakmem.cli.predicting import MOST_STEPS, forecast_script
     from peakmem.workload.script import write_script
 
-    steps = int(run.steps) if run.steps.isdigit() and int(run.steps) else MOST_STEPS
-    script = write_script(workload, training, steps=steps)
+    return _trained(write_script(workload, training, steps=_steps(run)), workload, training, run, what)
+
+
+def _steps(run: RunOptions) -> int:
+    from peakmem.cli.predicting import MOST_STEPS
+
+    return int(run.steps) if run.steps.isdigit() and int(run.steps) else MOST_STEPS
+
+
+def _trained(script: str, workload: Workload, training: Training | Compiled, run: RunOptions, what: str) -> Forecast:
+    from peakmem.cli.predicting import forecast_script
+
     _, forecast = forecast_script(script, workload, training, run, _Silent(), what=what)
     if forecast.error is not None:
         raise PeakmemError(f"{workload.title} failed in training: {forecast.error.type}: {forecast.error.message}")

@@ -27,6 +27,7 @@ def command() -> None:
 
     \b
     peakmem conf check max_split_size_mb:128
+    peakmem conf check TF_FORCE_GPU_ALLOW_GROWTH=true
     peakmem conf explain expandable_segments:True,roundup_power2_divisions:8
     peakmem conf lint train.py
     peakmem conf show -- torchrun train.py
@@ -57,9 +58,12 @@ def _judge(string: str, version: str | None, json_target: str | None, *, strict:
     from peakmem.allocator.settings.findings import Kind, examine
     from peakmem.allocator.settings.parse import parse
     from peakmem.cli import conf_text
+    from peakmem.cli.conf_frameworks import judge_framework
     from peakmem.cli.plain import text_console
     from peakmem.files import write_json
 
+    if judge_framework(string, json_target):
+        return
     variable, value = conf_text.split_assignment(string)
     torch = _torch(version)
     result = parse(value, version=torch.version)

@@ -15,6 +15,11 @@ def is_keras(what: str) -> bool:
     return what.startswith(PREFIX) or what.endswith(FILES)
 
 
+def is_live_keras(model: object) -> bool:
+    """Whether an object is a Keras 3 model; Keras is not imported for it."""
+    return any(kind.__name__ == "Model" and kind.__module__.startswith("keras.") for kind in type(model).__mro__)
+
+
 def is_file(what: str) -> bool:
     """Whether what stands behind `keras:`, if anything does, is a saved model."""
     return what.endswith(FILES)

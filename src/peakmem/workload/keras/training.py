@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib.util
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,12 @@ LOSSES = {
     "bce": "keras.losses.BinaryCrossentropy(from_logits=True)",
 }
 """Our names of losses as expressions of Keras; other names are taken as Keras' own."""
+
+WITHOUT_MEANING = (
+    "checkpointing", "zero_grad", "keep_gradients", "lora", "freeze", "channels_last", "optimizer_in_backward",
+    "offload_activations", "cudnn_benchmark", "deterministic",
+)  # fmt: skip
+"""Settings of `workload.training.Training` that have no meaning for `model.fit`."""
 
 BACKENDS = ("torch", "tensorflow")
 
@@ -73,6 +80,57 @@ class Compiled:
             "Python collects garbage as it does in this very script: Keras leaves tensors in reference cycles, so "
             "callbacks and other Python code of yours may shift the peak by some of them"
         ]
+
+
+def compiled(
+    *,
+    optimizer: str | None = None,
+    loss: str | None = None,
+    precision: str = "fp32",
+    accumulate: int = 1,
+    clip: float | None = None,
+    ema: bool = False,
+    jit: bool = False,
+    without_meaning: tuple[str, ...] = (),
+) -> Compiled:
+    """How a Keras model is trained; what is not given is taken from the model.
+
+    Args:
+        optimizer: as `--optimizer` takes it.
+        loss: one of our names, or one of Keras'.
+        precision: as `workload.training.Precision` has it.
+        accumulate: batches for one step.
+        clip: largest norm of all gradients.
+        ema: whether an averaged copy is kept.
+        jit: whether the train step is compiled.
+        without_meaning: options that were given and that `model.fit` does not know.
+
+    Raises:
+        PeakmemError: an option has no meaning for `model.fit`, or Keras is not here.
+    """
+    if without_meaning:
+        raise PeakmemError(
+            f"{without_meaning[0]} is nothing that model.fit knows",
+            hint="set it up in the function that builds the model",
+        )
+    backend = os.environ.get("KERAS_BACKEND", "torch")
+    check_installed(backend)
+    settings: dict[str, Any] = {}
+    if accumulate > 1:
+        settings["gradient_accumulation_steps"] = accumulate
+    if clip is not None:
+        settings["global_clipnorm"] = clip
+    if ema:
+        settings["use_ema"] = True
+    return Compiled(
+        optimizer=None if optimizer is None else optimizer_expression(optimizer),
+        loss=None if loss is None else loss_expression(loss),
+        settings=settings,
+        policy=POLICIES.get(precision),
+        tf32=precision == "tf32",
+        jit=jit,
+        backend=backend,
+    )
 
 
 def optimizer_expression(text: str) -> str:

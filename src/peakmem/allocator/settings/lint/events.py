@@ -20,6 +20,9 @@ class Act(Enum):
     USE_CUDA = "CUDA is used"
     CALL_SETTINGS = "settings are changed by a call"
     SHELL_EXPORT = "a variable is set in a shell of its own"
+    USE_TENSORFLOW = "TensorFlow's devices are used"
+    CALL_TENSORFLOW = "TensorFlow's memory is configured"
+    USE_JAX = "JAX's devices are used"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +49,24 @@ _IMPORTS_TORCH = frozenset({
     "ultralytics",
 })  # fmt: skip
 """Packages that import torch when they are imported."""
+
+_TENSORFLOW_USES = frozenset({
+    "constant", "Variable", "zeros", "ones", "fill", "range", "convert_to_tensor", "matmul", "random.normal",
+    "random.uniform", "random.truncated_normal", "linspace", "eye", "zeros_like", "ones_like", "keras.Sequential",
+    "keras.Model", "test.gpu_device_name", "test.is_gpu_available", "config.list_logical_devices",
+    "config.experimental.list_logical_devices", "config.experimental.get_memory_info",
+})  # fmt: skip
+"""Calls of tf that set up the GPU; `tf.config.list_physical_devices` does not."""
+
+_TENSORFLOW_SETTERS = frozenset({
+    "set_memory_growth", "set_logical_device_configuration", "set_virtual_device_configuration",
+})  # fmt: skip
+
+_GPU_OPTIONS = frozenset({"allow_growth", "per_process_gpu_memory_fraction"})
+
+_JAX_USES = frozenset(
+    {"devices", "local_devices", "device_count", "local_device_count", "device_put", "default_backend"}
+)
 
 _SETTERS = frozenset({"_set_allocator_settings", "_accelerator_setAllocatorSettings"})
 
@@ -128,6 +149,9 @@ class _Walker:
                 if name is not None:
                     value = self.text(node.value) if not isinstance(node, ast.AugAssign) else None
                     yield self.event(Act.SET, node, name, value)
+            elif isinstance(target, ast.Attribute) and target.attr in _GPU_OPTIONS:
+                if isinstance(target.value, ast.Attribute) and target.value.attr == "gpu_options":
+                    yield self.event(Act.CALL_TENSORFLOW, node, target.attr, ast.unparse(node.value or target))
             elif isinstance(target, ast.Name):
                 text = self.text(node.value)
                 if text is not None:
@@ -183,6 +207,26 @@ class _Walker:
             yield from shell_exports(first, node.lineno, node.col_offset, called=self.called)
         elif function.attr == "cuda" or _torch_cuda_use(function):
             yield self.event(Act.USE_CUDA, node, ast.unparse(function))
+        else:
+            yield from self.other_frameworks(node, function)
+
+    def other_frameworks(self, node: ast.Call, function: ast.Attribute) -> Iterator[Event]:
+        name = ast.unparse(function)
+        root, _, rest = name.partition(".")
+        if function.attr in _TENSORFLOW_SETTERS:
+            yield self.event(Act.CALL_TENSORFLOW, node, function.attr)
+        elif function.attr == "GPUOptions":
+            for keyword in node.keywords:
+                if keyword.arg in _GPU_OPTIONS:
+                    yield self.event(Act.CALL_TENSORFLOW, node, keyword.arg or "", ast.unparse(keyword.value))
+        elif (root in ("tf", "tensorflow") and rest in _TENSORFLOW_USES) or name in (
+            "keras.Sequential",
+            "keras.Model",
+            "device_lib.list_local_devices",
+        ):
+            yield self.event(Act.USE_TENSORFLOW, node, name)
+        elif root == "jnp" or (root == "jax" and (rest in _JAX_USES or rest.startswith(("numpy.", "random.")))):
+            yield self.event(Act.USE_JAX, node, name)
 
     def text(self, node: ast.expr | None) -> str | None:
         """The literal value of an expression, through names that were given one."""
@@ -201,7 +245,7 @@ def shell_exports(command: str, line: int, column: int, *, called: bool = True) 
     words = command.replace(";", " ").replace("&&", " ").split()
     for before, word in zip(["", *words], words, strict=False):
         name, equals, value = word.partition("=")
-        if equals and before in ("export", "set", "setenv") and name.startswith("PYTORCH"):
+        if equals and before in ("export", "set", "setenv") and name.startswith(("PYTORCH", "TF_", "XLA_")):
             act = Act.SHELL_EXPORT
             yield Event(act=act, line=line, column=column, name=name, value=value.strip("'\""), called=called)
 

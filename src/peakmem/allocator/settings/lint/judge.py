@@ -11,7 +11,9 @@ from pathlib import Path
 
 from peakmem.allocator.settings import variables
 from peakmem.allocator.settings.findings import LINUX_CUDA, Kind, Platform, examine
+from peakmem.allocator.settings.frameworks import VARIABLES
 from peakmem.allocator.settings.lint.events import Act, Event, events
+from peakmem.allocator.settings.lint.frameworks import ACTS, judge_frameworks
 from peakmem.allocator.settings.lint.notebook import cells
 from peakmem.allocator.settings.model import Call
 from peakmem.allocator.settings.parse import parse
@@ -41,7 +43,9 @@ class Remark:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Placed:
+class Placed:
+    """An event and the cell it is in; 0 in scripts."""
+
     cell: int
     event: Event
 
@@ -57,13 +61,13 @@ def lint_file(path: Path, *, version: TorchVersion = REFERENCE, platform: Platfo
     except OSError as error:
         raise PeakmemError(f"{path} can't be read: {error.strerror}", hint="give a .py or .ipynb file") from None
     if path.suffix == ".ipynb":
-        placed: list[_Placed] = []
+        placed: list[Placed] = []
         for cell in cells(data, str(path)):
             found = [*cell.magic, *_events(cell.source, f"{path}, cell {cell.number}")]
             placed.extend(
-                _Placed(cell=cell.number, event=event) for event in sorted(found, key=lambda event: event.line)
+                Placed(cell=cell.number, event=event) for event in sorted(found, key=lambda event: event.line)
             )
-        return list(_judge(placed, str(path), version, platform))
+        return _remarks(placed, str(path), version, platform)
     try:
         source = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -75,8 +79,8 @@ def lint_source(
     source: str, *, path: str = "<script>", version: TorchVersion = REFERENCE, platform: Platform = LINUX_CUDA
 ) -> list[Remark]:
     """Lint a Python program."""
-    placed = [_Placed(cell=0, event=event) for event in _events(source, path)]
-    return list(_judge(placed, path, version, platform))
+    placed = [Placed(cell=0, event=event) for event in _events(source, path)]
+    return _remarks(placed, path, version, platform)
 
 
 def _events(source: str, path: str) -> list[Event]:
@@ -88,16 +92,22 @@ def _events(source: str, path: str) -> list[Event]:
         ) from None
 
 
-def _judge(placed: Iterable[_Placed], path: str, version: TorchVersion, platform: Platform) -> Iterator[Remark]:
-    imported: _Placed | None = None
-    used: _Placed | None = None
+def _remarks(placed: list[Placed], path: str, version: TorchVersion, platform: Platform) -> list[Remark]:
+    blank = Remark(path=path, cell=0, line=1, column=1, level=Level.ERROR, text="")
+    found = [*_judge(placed, path, version, platform), *judge_frameworks(placed, blank)]
+    return sorted(found, key=lambda remark: (remark.cell, remark.line, remark.column))
+
+
+def _judge(placed: Iterable[Placed], path: str, version: TorchVersion, platform: Platform) -> Iterator[Remark]:
+    imported: Placed | None = None
+    used: Placed | None = None
     for place in placed:
         event = place.event
         if event.act is Act.IMPORT_TORCH:
             imported = imported or place
         elif event.act is Act.USE_CUDA:
             used = used or place
-        else:
+        elif event.act not in ACTS and event.name not in VARIABLES:
             base = Remark(
                 path=path, cell=place.cell, line=event.line, column=event.column + 1, level=Level.ERROR, text=""
             )
@@ -134,8 +144,8 @@ def _call(base: Remark, event: Event, version: TorchVersion, platform: Platform)
 def _set(
     base: Remark,
     event: Event,
-    imported: _Placed | None,
-    used: _Placed | None,
+    imported: Placed | None,
+    used: Placed | None,
     version: TorchVersion,
     platform: Platform,
 ) -> Iterator[Remark]:
@@ -166,7 +176,7 @@ def _set(
 
 
 def _time(
-    base: Remark, event: Event, imported: _Placed | None, used: _Placed | None, version: TorchVersion
+    base: Remark, event: Event, imported: Placed | None, used: Placed | None, version: TorchVersion
 ) -> Iterator[Remark]:
     launcher = "set it in the launcher: peakmem exec --alloc-conf STR -- python SCRIPT, or in the shell that starts it"
     if used is not None:
@@ -226,5 +236,5 @@ def _misspelt(base: Remark, event: Event) -> Iterator[Remark]:
         yield replace(base, text=f"PyTorch reads no variable {event.name}.", suggestion=f"did you mean {meant[0]}?")
 
 
-def _where(place: _Placed) -> str:
+def _where(place: Placed) -> str:
     return f"in cell {place.cell}, line {place.event.line}" if place.cell else f"on line {place.event.line}"
