@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
-
-import click
 
 from peakmem.errors import PeakmemError
 from peakmem.forecast.card import Card
@@ -60,8 +57,6 @@ def plan_run(options: RunOptions) -> tuple[Run, Card]:
         PeakmemError: the command, the card or an option can't be.
     """
     command = resolve(options.command, module=options.module)
-    if command[0] != sys.executable and options.command[0] != command[0]:
-        click.echo(f"peakmem: using {command[0]}, the Python of the active environment", err=True)
     check_assumptions(options.assume)
     if options.timeout is not None and not options.timeout > 0:
         raise PeakmemError(f"--timeout {options.timeout:g} is no time", hint="--timeout 600: seconds, more than 0")

@@ -83,7 +83,7 @@ def _check_notebook(path: Path) -> None:
 
 @cache
 def active_python() -> str:
-    """The Python that runs a script that was named without one.
+    """The Python that runs a script that was named without one; said on standard error, once, if it is not our own.
 
     Peakmem's own, unless it was started as a program of its own (as pipx and uv install it) while another environment
     with a framework is active: `$VIRTUAL_ENV`, `$CONDA_PREFIX`, or the `python` that the shell would find.
@@ -97,6 +97,7 @@ def active_python() -> str:
         if _same(candidate, sys.executable):
             break
         if Path(candidate).exists() and _has_framework(candidate):
+            print(f"peakmem: using {candidate}, the Python of the active environment", file=sys.stderr)
             return candidate
     return sys.executable
 

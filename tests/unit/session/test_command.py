@@ -35,12 +35,13 @@ def environment(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX", "PATH"])
-def test_the_python_of_the_active_environment_runs_a_script(environment, tmp_path, monkeypatch, variable):
+def test_the_python_of_the_active_environment_runs_a_script(environment, tmp_path, monkeypatch, capsys, variable):
     python = environment("other", torch=True)
     monkeypatch.setenv(variable, str(python.parent if variable == "PATH" else python.parent.parent))
     (tmp_path / "train.py").write_text("")
     assert resolve((str(tmp_path / "train.py"),))[0] == str(python)
     assert resolve(("trainer.main",), module=True)[0] == str(python)
+    assert capsys.readouterr().err == f"peakmem: using {python}, the Python of the active environment\n"
 
 
 def test_an_environment_without_torch_is_passed_over(environment, monkeypatch):
