@@ -11,6 +11,7 @@ from peakmem.session.command import interpreter, resolve
 from peakmem.session.framework import facts_for
 from peakmem.session.launching import Run, check_assumptions
 from peakmem.session.running import Question
+from peakmem.session.spared import known_compiler_sizes
 from peakmem.units import format_size, parse_size
 from peakmem.vgpu.catalogue import Device, custom_device, find_device
 from peakmem.vgpu.context import estimate_context
@@ -35,6 +36,7 @@ class RunOptions:
     assume: str = ""
     changes: tuple[str, ...] = ()
     build_on_device: bool = False
+    late_compiler: bool = False
     no_initial_values: bool = False
     no_weights: bool = False
     output: str = "hide"
@@ -77,6 +79,8 @@ def plan_run(options: RunOptions) -> tuple[Run, Card]:
         assume=options.assume,
         changes=_checked_changes(options.changes),
         build_on_device=options.build_on_device,
+        late_compiler=options.late_compiler,
+        compiler_sizes=known_compiler_sizes() if options.late_compiler else None,
         no_initial_values=options.no_initial_values,
         no_weights=options.no_weights,
     )
