@@ -136,6 +136,7 @@ def predict(
         no_range=not with_range,
         assume="",
         build_on_device=False,
+        late_compiler=not compile,
         no_initial_values=isinstance(what, str) and draws_for_nothing(what),
         no_weights=False,
         output="hide",

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
+from peakmem.session.launching import Run, launch
+from peakmem.session.running import Question
+from peakmem.vgpu.catalogue import find_device
+from peakmem.vgpu.probe import probe
 from tests.e2e.conftest import run_peakmem
 
 pytestmark = pytest.mark.torch
@@ -28,17 +33,30 @@ print(json.dumps(sorted(name for name in sys.modules if name in ("torch._dynamo.
 """
 
 
-def run(script, tmp_path, *, before="", after="", end="", steps=2):
-    log = tmp_path / "log"
-    path = script(TRAIN.format(before=before, after=after, end=end, steps=steps))
-    done = run_peakmem("run", "--steps", "all", "--no-range", "--json", "-", "--output", log, "--force", path)
-    return done, log.read_text().splitlines()
+def run(script, *, before="", after="", steps=2, late=True):
+    """The recording, and what the script printed."""
+    path = script(TRAIN.format(before=before, after=after, end="", steps=steps))
+    plan = Run(
+        command=(sys.executable, str(path)),
+        facts=probe(sys.executable),
+        device=find_device("a100-80"),
+        context=0,
+        question=Question(steps="all", late_compiler=late),
+    )
+    ended = launch(plan, limited=False)
+    recording = ended.outcome.main()
+    assert recording is not None and recording["error"] is None, "\n".join(ended.last_lines)
+    return recording, ended.last_lines
 
 
-def test_plain_training_does_not_load_it(script, tmp_path):
-    done, lines = run(script, tmp_path)
-    assert done.code == 0, done.err
+def test_plain_training_does_not_load_it(script):
+    _, lines = run(script)
     assert json.loads(lines[-1]) == []
+
+
+def test_a_script_of_the_user_s_own_loads_it_as_ever(script):
+    _, lines = run(script, late=False)
+    assert "torch._dynamo.eval_frame" in json.loads(lines[-1])
 
 
 @pytest.mark.parametrize(
@@ -53,14 +71,13 @@ def test_plain_training_does_not_load_it(script, tmp_path):
         "from torch._dynamo._trace_wrapped_higher_order_op import trace_wrapped",
     ],
 )
-def test_it_is_loaded_when_it_is_asked_for(script, tmp_path, statement):
+def test_it_is_loaded_when_it_is_asked_for(script, statement):
     twice = "import torch._dynamo, torch._dynamo.utils as u; assert u is sys.modules['torch._dynamo.utils']; u.counters"
-    done, lines = run(script, tmp_path, before=statement, after=twice)
-    assert done.code == 0, done.err
+    _, lines = run(script, before=statement, after=twice)
     assert "torch._dynamo.eval_frame" in json.loads(lines[-1])
 
 
-def test_what_was_marked_before_is_known_to_it(script, tmp_path):
+def test_what_was_marked_before_is_known_to_it(script):
     before = """
 def ones():
     return [1, 1]
@@ -79,17 +96,14 @@ assert torch.compile(f, backend=counter)(host).tolist() == [6, 6, 6]
 assert ones._dynamo_marked_constant
 print("frames", counter.frame_count)
 """
-    done, lines = run(script, tmp_path, before=before, after="import torch._dynamo.testing\n" + after)
-    assert done.code == 0, done.err + "\n".join(lines)
+    _, lines = run(script, before=before, after="import torch._dynamo.testing\n" + after)
     assert "frames 2" in lines  # before and after the function that is left alone
 
 
-def test_compiled_training_and_its_optimizer(script, tmp_path):
-    after = "model.compile(backend='eager')"
-    done, lines = run(script, tmp_path, after=after)
-    assert done.code == 0, done.err + "\n".join(lines)
-    plain, _ = run(script, tmp_path)
-    assert done.json["peak"]["allocated"] == plain.json["peak"]["allocated"]
+def test_compiled_training_and_its_optimizer(script):
+    compiled, _ = run(script, after="model.compile(backend='eager')")
+    plain, _ = run(script)
+    assert compiled["devices"][0]["peak"] == plain["devices"][0]["peak"]
 
 
 def test_exit_handlers_run_before_the_process_is_left(script, tmp_path):
@@ -113,3 +127,21 @@ def test_initial_values_are_left_out_for_known_models_alone(tmp_path):
     same = run_peakmem("run", "--steps", "2", "--no-range", "--json", "-", tmp_path / "t.py")
     assert told.json["peak"] == same.json["peak"]
     assert told.json["steps"] == same.json["steps"]
+
+
+@pytest.mark.parametrize(
+    "what", [("dense:4096-8192-8192-4096", "--batch", "8"), ("torchvision:resnet18", "--batch", "2")], ids=str
+)
+def test_the_host_s_side_counts_what_was_left_out(tmp_path, what):
+    if what[0].startswith("torchvision"):
+        pytest.importorskip("torchvision")
+    words = ("--steps", "3", "--no-range", "--json", "-")
+    told = run_peakmem("predict", *what, *words, "--save-script", tmp_path / "train.py")
+    again = run_peakmem("predict", *what, *words)
+    same = run_peakmem("run", *words, tmp_path / "train.py")
+    parts = {part["name"]: part["bytes"] for part in told.json["host"]["parts"]}
+    assert parts["compiler"] > 50 * 2**20
+    assert "compiler" not in {part["name"] for part in same.json["host"]["parts"]}
+    for forecast in (told.json, again.json):
+        assert forecast["host"]["peak_rss"] == pytest.approx(same.json["host"]["peak_rss"], rel=0.12)
+        assert forecast["peak"] == same.json["peak"]

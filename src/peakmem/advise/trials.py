@@ -135,7 +135,13 @@ class Trials:
         context, error = self._context_of(device, libraries)
         if context >= device.total_memory:
             raise PeakmemError(f"{device.name} has no room beside the CUDA context ({context:,} bytes)")
-        question = replace(self._plan.question, stacks=False, changes=(*self._plan.question.changes, *trial.changes))
+        question = replace(
+            self._plan.question,
+            stacks=False,
+            late_compiler=True,
+            compiler_sizes=None,
+            changes=(*self._plan.question.changes, *trial.changes),
+        )
         if trial.steps is not None:
             question = replace(question, steps=trial.steps)
         run = replace(

@@ -158,7 +158,9 @@ def host_of(ended: Ended, main: dict[str, Any], plan: Run, forecast: Forecast) -
     """The host's side of the run that went furthest."""
     from peakmem.forecast.host_side import host_side
     from peakmem.host.cuda_driver import driver_memory
+    from peakmem.session.spared import remember_compiler_size
 
+    remember_compiler_size(main)
     if ended.taped is None:
         return None
     lazy = os.environ.get("CUDA_MODULE_LOADING", "LAZY") != "EAGER"
@@ -219,7 +221,9 @@ def _range(plan: Run, forecast: Forecast) -> Range:
     from peakmem.forecast.model import Range
 
     others = [kind for kind in ("least", "likely", "own") if kind != plan.cudnn]
-    question = replace(plan.question, record=False, steps=str(max(len(forecast.steps), 1)))
+    question = replace(
+        plan.question, record=False, late_compiler=True, compiler_sizes=None, steps=str(max(len(forecast.steps), 1))
+    )
     if plan.question.steps == "all" or not forecast.steps:
         question = replace(question, steps="all")
 

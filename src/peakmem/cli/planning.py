@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
-
-import click
 
 from peakmem.errors import PeakmemError
 from peakmem.forecast.card import Card
@@ -14,6 +11,7 @@ from peakmem.session.command import interpreter, resolve
 from peakmem.session.framework import facts_for
 from peakmem.session.launching import Run, check_assumptions
 from peakmem.session.running import Question
+from peakmem.session.spared import known_compiler_sizes
 from peakmem.units import format_size, parse_size
 from peakmem.vgpu.catalogue import Device, custom_device, find_device
 from peakmem.vgpu.context import estimate_context
@@ -38,6 +36,7 @@ class RunOptions:
     assume: str = ""
     changes: tuple[str, ...] = ()
     build_on_device: bool = False
+    late_compiler: bool = False
     no_initial_values: bool = False
     no_weights: bool = False
     output: str = "hide"
@@ -60,8 +59,6 @@ def plan_run(options: RunOptions) -> tuple[Run, Card]:
         PeakmemError: the command, the card or an option can't be.
     """
     command = resolve(options.command, module=options.module)
-    if command[0] != sys.executable and options.command[0] != command[0]:
-        click.echo(f"peakmem: using {command[0]}, the Python of the active environment", err=True)
     check_assumptions(options.assume)
     if options.timeout is not None and not options.timeout > 0:
         raise PeakmemError(f"--timeout {options.timeout:g} is no time", hint="--timeout 600: seconds, more than 0")
@@ -82,6 +79,8 @@ def plan_run(options: RunOptions) -> tuple[Run, Card]:
         assume=options.assume,
         changes=_checked_changes(options.changes),
         build_on_device=options.build_on_device,
+        late_compiler=options.late_compiler,
+        compiler_sizes=known_compiler_sizes() if options.late_compiler else None,
         no_initial_values=options.no_initial_values,
         no_weights=options.no_weights,
     )

@@ -146,9 +146,31 @@ def _parts(
         ),
         HostPart(name="pinned", bytes=held, source="counted", note="resident on a real GPU, written or not"),
         HostPart(name="shared memory", bytes=beside_files - held, source="measured", note="batches of workers"),
+        *_spared(facts, resident=anonymous + file + beside_files),
         HostPart(name="driver", bytes=driver.size, source="estimated", note="libcuda and its context"),
     )
     return tuple(row for row in rows if row.bytes)
+
+
+def _spared(facts: Mapping[str, Any], *, resident: int) -> tuple[HostPart, ...]:
+    """What peakmem has left out of its own training script, and a script of its own kind would hold."""
+    spared = facts.get("spared") or {}
+    built = sum(size for kind, size in (facts.get("at_cuda") or {}).items() if kind != "peak")
+    initial = spared.get("initial_values", 0)
+    return (
+        HostPart(
+            name="initial values",
+            bytes=max(built + initial - resident, 0) if initial else 0,
+            source="counted",
+            note="of a model that is built on the host and then moved; they were not drawn here",
+        ),
+        HostPart(
+            name="compiler",
+            bytes=spared.get("compiler", 0),
+            source="measured",
+            note="torch._dynamo, which the first optimizer imports; it was not loaded here",
+        ),
+    )
 
 
 def _other_processes(main: int, taped: Taped) -> int:

@@ -83,20 +83,24 @@ def _check_notebook(path: Path) -> None:
 
 @cache
 def active_python() -> str:
-    """The Python that runs a script that was named without one.
+    """The Python that runs a script that was named without one; said on standard error, once, if it is not our own.
 
     Peakmem's own, unless it was started as a program of its own (as pipx and uv install it) while another environment
-    with a framework is active: `$VIRTUAL_ENV`, `$CONDA_PREFIX`, or the `python` that the shell would find.
+    with a framework is active: `$VIRTUAL_ENV`, `$CONDA_PREFIX`, or, where our own has no framework, the `python` that
+    the shell would find.
     """
-    if _started_by_name() and _has_framework(sys.executable):
+    complete = _has_framework(sys.executable)
+    if _started_by_name() and complete:
         return sys.executable
     folders = [os.environ.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
     candidates = [str(Path(folder, "bin", "python")) for folder in folders if folder]
-    candidates += [found for found in (shutil.which("python"), shutil.which("python3")) if found]
+    if not complete:
+        candidates += [found for found in (shutil.which("python"), shutil.which("python3")) if found]
     for candidate in candidates:
         if _same(candidate, sys.executable):
             break
         if Path(candidate).exists() and _has_framework(candidate):
+            print(f"peakmem: using {candidate}, the Python of the active environment", file=sys.stderr)
             return candidate
     return sys.executable
 

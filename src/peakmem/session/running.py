@@ -39,6 +39,8 @@ class Question:
     record: bool = True
     stacks: bool = True
     build_on_device: bool = False
+    late_compiler: bool = False
+    compiler_sizes: Mapping[str, int] | None = None
     no_initial_values: bool = False
     no_weights: bool = False
     assume: str = ""

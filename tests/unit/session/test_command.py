@@ -35,12 +35,15 @@ def environment(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX", "PATH"])
-def test_the_python_of_the_active_environment_runs_a_script(environment, tmp_path, monkeypatch, variable):
+def test_the_python_of_the_active_environment_runs_a_script(environment, tmp_path, monkeypatch, capsys, variable):
     python = environment("other", torch=True)
     monkeypatch.setenv(variable, str(python.parent if variable == "PATH" else python.parent.parent))
+    if variable == "PATH":  # of a peakmem that pipx installed
+        monkeypatch.setattr("peakmem.session.command._has_framework", lambda found: found != sys.executable)
     (tmp_path / "train.py").write_text("")
     assert resolve((str(tmp_path / "train.py"),))[0] == str(python)
     assert resolve(("trainer.main",), module=True)[0] == str(python)
+    assert capsys.readouterr().err == f"peakmem: using {python}, the Python of the active environment\n"
 
 
 def test_an_environment_without_torch_is_passed_over(environment, monkeypatch):
@@ -48,9 +51,9 @@ def test_an_environment_without_torch_is_passed_over(environment, monkeypatch):
     assert active_python() == sys.executable
 
 
-def test_peakmem_s_own_environment_comes_before_what_stands_behind_it(environment, monkeypatch):
-    own, other = os.path.dirname(sys.executable), environment("other", torch=True).parent
-    monkeypatch.setenv("PATH", f"{own}:{other}")
+def test_peakmem_s_own_environment_comes_before_what_the_shell_would_find(environment, monkeypatch):
+    monkeypatch.setattr("peakmem.session.command._has_framework", lambda found: True)
+    monkeypatch.setenv("PATH", str(environment("other", torch=True).parent))
     assert active_python() == sys.executable
 
 

@@ -40,7 +40,8 @@ def start():
         from . import compiler, watching
 
         watched(watching.install(torch, config))
-        compiler.load_late(torch)
+        if config.late_compiler:
+            compiler.load_late(torch)
 
     def watch_tensorflow(framework):
         from . import tensorflow

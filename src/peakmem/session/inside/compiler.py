@@ -19,11 +19,44 @@ NAME = "torch._dynamo"
 _FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
 
 
+_BESIDE = ("timm", "torchvision", "transformers", "sympy", "torch.distributed.tensor")
+"""Who has loaded a part of what the compiler imports."""
+_standing_in: list = []
+
+
 def load_late(torch):
     """Put the stand-in in place, unless the compiler was imported already."""
     if NAME in sys.modules or not os.path.isdir(os.path.join(torch.__path__[0], "_dynamo")):
         return
-    _Later(torch).install()
+    later = _Later(torch)
+    later.install()
+    _standing_in.append(later)
+
+
+def left_out(torch, known, resident):
+    """By how much more would be resident with the compiler loaded, which the script would have loaded for real.
+
+    Args:
+        torch: the package.
+        known: bytes by what else is loaded, from earlier runs; where it is not known, the compiler is loaded to see.
+            None: nobody asks.
+        resident: gives the resident bytes of this process.
+
+    Returns:
+        What it hangs on, and bytes; None where the compiler was loaded, or can't be.
+    """
+    if known is None or not _standing_in or _standing_in[0].loaded:
+        return None
+    beside = ",".join(name for name in _BESIDE if name in sys.modules)
+    key = f"{torch.__version__} {sys.version_info[0]}.{sys.version_info[1]} {beside}"
+    if key not in known:
+        before = resident()
+        try:
+            _standing_in[0].load()
+        except Exception:
+            return None
+        known = {key: max(resident() - before, 0)}
+    return key, known[key]
 
 
 class _Later:
@@ -49,6 +82,11 @@ class _Later:
         self._torch._dynamo = package
         self._finder = _Finder(self)
         sys.meta_path.insert(0, self._finder)
+
+    @property
+    def loaded(self):
+        """Whether the real one is there."""
+        return self._loading
 
     def load(self):
         """The real compiler."""

@@ -3,6 +3,7 @@
 import gc
 import os
 
+from . import compiler, initial
 from .loaders import Loaders
 
 _KINDS = {"VmHWM": "peak", "RssAnon": "anonymous", "RssFile": "file", "RssShmem": "shared"}
@@ -17,7 +18,9 @@ MOST_NODES = 50_000
 class HostMemory:
     """Notes what the other side can't see from outside; written with the recording."""
 
-    def __init__(self, torch, native, folder):
+    def __init__(self, torch, native, settings):
+        folder = settings.folder
+        self._compiler_sizes = settings.compiler_sizes
         self._torch = torch
         self._native = native
         self._folder = folder
@@ -72,6 +75,16 @@ class HostMemory:
             "graph_nodes": self._nodes,
             "pinned_requested": self._requested,
             "loaders": self._loaders.rows(),
+            "spared": self._spared(),
+        }
+
+    def _spared(self):
+        """What is not resident since peakmem left it out; sizes in bytes."""
+        found = compiler.left_out(self._torch, self._compiler_sizes, _resident_now)
+        return {
+            "compiler": found[1] if found else 0,
+            "compiler_with": found[0] if found else "",
+            "initial_values": initial.spared(),
         }
 
     def _look_at_tensors(self, *, graphs):
@@ -109,6 +122,10 @@ def _count_nodes(roots):
         seen.add(node)
         waiting += [following for following, _ in node.next_functions if following is not None]
     return len(seen)
+
+
+def _resident_now():
+    return sum(size for kind, size in resident().items() if kind != "peak")
 
 
 def resident():

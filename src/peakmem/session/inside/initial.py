@@ -10,6 +10,14 @@ SMALL = 65_536
 FILLS = ("normal_", "uniform_", "erfinv_")
 
 
+_spared: dict = {}
+
+
+def spared():
+    """Bytes of the tensors that were left as they are, and so are not resident."""
+    return sum(_spared.values())
+
+
 def install(torch):
     """From now on large tensors on the host stay as they are when they should be filled at random."""
     for name in FILLS:
@@ -21,6 +29,7 @@ def _unless_large(torch, original):
 
     def fill(self, *args, **kwargs):
         if type(self) in kinds and self.device.type == "cpu" and self.numel() > SMALL:
+            _spared[self.data_ptr()] = self.numel() * self.element_size()
             return self
         return original(self, *args, **kwargs)
 

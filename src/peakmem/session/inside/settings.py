@@ -16,6 +16,8 @@ class Settings:
         record: whether the allocator's history is kept.
         stacks: whether the history carries Python stacks.
         build_on_device: whether parameters are made on the GPU straight away.
+        late_compiler: whether PyTorch's compiler is loaded only when something asks for it.
+        compiler_sizes: what it was seen to hold, as `compiler.left_out` has it; None: nobody asks.
         no_initial_values: whether initial values that a model draws on the host are left out.
         no_weights: whether `from_pretrained` and its like build from a configuration alone.
         changes: training settings that are changed, as `changes.py` reads them.
@@ -29,6 +31,8 @@ class Settings:
     record: bool = True
     stacks: bool = True
     build_on_device: bool = False
+    late_compiler: bool = False
+    compiler_sizes: "dict[str, int] | None" = None
     no_initial_values: bool = False
     no_weights: bool = False
     assume: str = ""

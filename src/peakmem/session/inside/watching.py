@@ -115,7 +115,7 @@ class Watch:
         self._optimizer_before = None
         self._lock = threading.RLock()  # a signal handler may end the process while it is held
         self.owners = Owners(torch, self.modules, self._optimizers, native.event_count)
-        self.host = HostMemory(torch, native, settings.folder)
+        self.host = HostMemory(torch, native, settings)
 
     # ------------------------------------------------------------------ set-up
 
