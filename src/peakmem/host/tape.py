@@ -21,7 +21,7 @@ from peakmem.host.tree import ProcessTree
 
 SHARE = 0.005
 """Most of wall time that each of the two clocks may take of one processor, in the long run."""
-ALLOWANCE, AT_MOST = 0.25, 0.03
+ALLOWANCE, AT_MOST = 0.1, 0.03
 """Seconds of processor time that each clock may take at first, at up to this share: short runs are seen well too."""
 SHORTEST, LONGEST = 0.01, 1.0
 """Seconds between two looks at the counters."""
