@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("slurm", "kubernetes", "docker", "lsf")
 SCATTER = 0.03
-"""Resident memory differs by about this share from one real run to the next (benchmarks/README.md)."""
+"""Peaks of the same run, repeated, differ by about this share (docs/host.md tells what was measured)."""
 DEFAULT_SHM = 64 * MIB
 """Size of /dev/shm in a container where nobody sets it (Docker's reference, `--shm-size`)."""
 NCCL_SHM = GIB
