@@ -6,12 +6,17 @@ The addresses name the reports that a case was reduced from; the right answers a
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from peakmem.vgpu.build import ensure_library
+from peakmem.vgpu.catalogue import find_device
+from peakmem.vgpu.launch import Options, environment
+from peakmem.vgpu.probe import probe
 from tests.e2e.conftest import run_peakmem
 
 pytestmark = pytest.mark.torch
@@ -298,3 +303,26 @@ def test_real_runs_are_measured_and_put_beside_a_forecast(tmp_path: Path) -> Non
     assert beside.code == 0, beside.err
     assert "host memory, largest process" in beside.out
     assert "same" in beside.out
+
+
+def test_a_real_run_tells_pytorchs_own_counters(tmp_path: Path) -> None:
+    """The virtual GPU stands for the real one here: the command is watched by nothing but the counters."""
+    card, facts = find_device("a100-80"), probe(sys.executable)
+    variables = environment(
+        library=ensure_library(facts),
+        device=card,
+        facts=facts,
+        options=Options(capacity=card.total_memory, context=0),
+        base=os.environ,
+    )
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\nkept = torch.empty(100 * 2**20, dtype=torch.uint8, device='cuda')\ndel kept\n"
+        "torch.cuda.reset_peak_memory_stats()\ntorch.cuda.empty_cache()\n"
+    )
+    target = tmp_path / "measured.json"
+    done = run_peakmem("run", "--measure", "--json", str(target), "--", sys.executable, str(script), **variables)
+    assert done.code == 0, done.err
+    (counters,) = json.loads(target.read_text())["torch"]
+    assert counters["allocated"] == counters["reserved"] == 100 * MIB
+    assert counters["name"] == card.name

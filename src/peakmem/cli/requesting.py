@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from peakmem.errors import PeakmemError
-from peakmem.report.requesting import margin_of, needs_of, request_text
-
-if TYPE_CHECKING:
-    from peakmem.forecast.model import Forecast
+from peakmem.report.requesting import HostForecast, margin_of, needs_of, request_text
 
 
 def check_scheduler(scheduler: str | None, margin: str | None, json_target: str | None) -> None:
@@ -33,6 +28,6 @@ def keeps_stdout(scheduler: str | None, json_target: str | None) -> bool:
     return json_target == "-" or scheduler is not None
 
 
-def print_request(forecast: Forecast, scheduler: str, margin: str | None) -> None:
+def print_request(forecast: HostForecast, scheduler: str, margin: str | None) -> None:
     """Print the lines on standard output."""
     click.echo(request_text(needs_of(forecast, margin=margin), scheduler), nl=False)

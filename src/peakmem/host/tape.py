@@ -19,16 +19,16 @@ from peakmem.host.measurement import Cost, Points, ProcessPeak
 from peakmem.host.procfs import Resident, Stat, Usage, command_line, resident, usage
 from peakmem.host.tree import ProcessTree
 
-SHARE = 0.005
+SHARE = 0.003
 """Most of wall time that each of the two clocks may take of one processor, in the long run."""
-ALLOWANCE, AT_MOST = 0.25, 0.03
+ALLOWANCE, AT_MOST = 0.1, 0.03
 """Seconds of processor time that each clock may take at first, at up to this share: short runs are seen well too."""
 SHORTEST, LONGEST = 0.01, 1.0
 """Seconds between two looks at the counters."""
 SHORTEST_PAGES = 0.05
 """Seconds between two counts of pages, at least."""
 GROWN = 1.02
-"""Pages are counted sooner once the counters exceed those of the last count by this factor."""
+"""Pages are counted sooner once the counters exceed those of all counts so far by this factor."""
 SOONER = 4
 """How many times sooner."""
 NEW_AFTER = 0.2
@@ -306,7 +306,7 @@ class Tape:
                 usages[pid] = found
         self._pages.taken(time.thread_time() - before)
         self._page_samples += 1
-        self._rss_at_pages = total
+        self._rss_at_pages = max(self._rss_at_pages, total)
         moment = Moment(seconds=now, usages=usages, residents=residents, extras=extras)
         self._last_pss = moment.pss
         self._uss = max(self._uss, moment.uss)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SCHEMA = "peakmem/beside/1"
-FORECAST = "peakmem/forecast/1"
+FORECASTS = ("peakmem/forecast/1", "peakmem/cpu-forecast/1")
 _OF_THE_HOST = ("process", "pss", "uss", "rss", "shm", "swap")
 
 
@@ -64,9 +64,9 @@ def load_forecast(path: str) -> dict[str, Any]:
         PeakmemError: it is none.
     """
     content = _read(path)
-    if content.get("schema") != FORECAST:
+    if content.get("schema") not in FORECASTS:
         raise PeakmemError(
-            f"{path} is no forecast: its schema is {content.get('schema')!r}, not {FORECAST!r}",
+            f"{path} is no forecast: its schema is {content.get('schema')!r}, not {FORECASTS[0]!r}",
             hint="peakmem run --json forecast.json train.py makes one",
         )
     return content
@@ -141,7 +141,8 @@ def put_two_beside(a: Measurement, b: Measurement, *, names: tuple[str, str]) ->
 def _pairs(forecast: dict[str, Any], measured: Measurement) -> Iterator[tuple[str, int | None, int | None]]:
     host = forecast.get("host") or {}
     yield "host memory, largest process", _whole(host.get("peak_rss")), measured.peak.process
-    yield "host memory, all processes", _whole(host.get("node_peak")), measured.peak.pss or measured.peak.rss
+    whole = _whole(host.get("node_peak")) or _whole(host.get("tree_rss"))
+    yield "host memory, all processes", whole, measured.peak.pss or measured.peak.rss
     shm = _whole(host.get("shm"))
     if shm or measured.peak.shm:
         yield "/dev/shm", shm, measured.peak.shm

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from peakmem.errors import PeakmemError
+from peakmem.forecast.model import Forecast
 from peakmem.units import GIB, MIB, format_size, parse_size
 
 if TYPE_CHECKING:
-    from peakmem.forecast.model import Forecast
+    from peakmem.forecast.host import Host
 
 FORMATS = ("slurm", "kubernetes", "docker", "lsf")
 SCATTER = 0.03
-"""Resident memory differs by about this share from one real run to the next (benchmarks/README.md)."""
+"""Peaks of the same run, repeated, differ by about this share (docs/host.md tells what was measured)."""
 DEFAULT_SHM = 64 * MIB
 """Size of /dev/shm in a container where nobody sets it (Docker's reference, `--shm-size`)."""
 NCCL_SHM = GIB
@@ -104,8 +105,28 @@ def margin_of(text: str | None, *, memory: int, driver_error: int, ranks: int) -
     return Margin(bytes=parse_size(text), why="as asked for")
 
 
-def needs_of(forecast: Forecast, *, margin: str | None = None) -> Needs:
+class HostForecast(Protocol):
+    """A forecast of any kind of job."""
+
+    @property
+    def peakmem(self) -> str:
+        """Version."""
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What is run."""
+
+    @property
+    def host(self) -> Host | None:
+        """What it takes of the host."""
+
+
+def needs_of(forecast: HostForecast, *, margin: str | None = None) -> Needs:
     """What a forecast needs of one node.
+
+    Args:
+        forecast: of a job on a card, or on the CPU.
+        margin: as for `margin_of`.
 
     Raises:
         PeakmemError: the forecast does not tell of the host.
@@ -116,8 +137,8 @@ def needs_of(forecast: Forecast, *, margin: str | None = None) -> Needs:
             "the host's memory was not seen, so there is nothing to ask for",
             hint="peakmem run --format ... measures it; a forecast that was read from a file may lack it",
         )
-    memory = host.node_peak or host.tree_rss or host.peak_rss
-    on_gpu = host.node_peak is not None
+    memory = host.node_peak or max(host.tree_rss or 0, host.peak_rss)
+    on_gpu = isinstance(forecast, Forecast)
     return Needs(
         peakmem=forecast.peakmem,
         command=forecast.command,
@@ -125,8 +146,8 @@ def needs_of(forecast: Forecast, *, margin: str | None = None) -> Needs:
         margin=margin_of(margin, memory=memory, driver_error=host.driver_error, ranks=host.ranks),
         shm=host.shm,
         gpus=host.ranks if on_gpu else 0,
-        gpu=forecast.gpu.name if on_gpu else "",
-        gpu_used=forecast.peak.used if on_gpu else 0,
+        gpu=forecast.gpu.name if isinstance(forecast, Forecast) else "",
+        gpu_used=forecast.peak.used if isinstance(forecast, Forecast) else 0,
         ranks=host.ranks,
         workers=sum(loader.workers for loader in host.loaders),
     )

@@ -26,7 +26,7 @@ _HERE = Path(__file__).parent
 INTERRUPT_GRACE_SECONDS = 10
 KEPT_LINES = 200
 MOST_OF_A_LINE = 2000
-TAPE_SHARE = 0.006
+TAPE_SHARE = 0.005
 """Of wall time that each clock of the measuring tape may take: runs on the virtual GPU are short."""
 
 

@@ -6,6 +6,7 @@ import os
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -50,8 +51,10 @@ def test_commands_are_one_command_for_a_shell(kind: str) -> None:
 
 
 def test_on_the_cpu_no_gpu_is_asked_for() -> None:
-    needs = needs_of(replace(FORECAST, host=replace(JOB, node_peak=None, ranks=1, loaders=(), shm=0)))
+    host = replace(JOB, node_peak=None, ranks=1, loaders=(), shm=0, driver_error=0)
+    needs = needs_of(SimpleNamespace(peakmem="1.2.3", command=("python", "train.py"), host=host))
     assert needs.memory == JOB.tree_rss
+    assert needs.margin.why == "3%, by which real runs scatter"
     for kind in FORMATS:
         assert "gpu" not in request_text(needs, kind).lower()
 
