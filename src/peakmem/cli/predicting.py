@@ -171,6 +171,10 @@ def predict(options: PredictOptions) -> int:
     for target in (options.json_target, options.save_target, options.save_script):
         if target is not None:
             check_writable(target, force=options.force)
+    if options.what.startswith("jax:"):
+        from peakmem.cli.predicting_jax import predict_jax
+
+        return predict_jax(options)
     if is_checkpoint(options.what):
         from peakmem.cli.predicting_checkpoints import predict_checkpoint
 
