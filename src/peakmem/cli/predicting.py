@@ -189,6 +189,10 @@ def predict(options: PredictOptions) -> int:
         if target is not None:
             check_writable(target, force=options.force)
     check_scheduler(options.scheduler, options.margin, options.json_target)
+    if options.what.startswith("jax:"):
+        from peakmem.cli.predicting_jax import predict_jax
+
+        return predict_jax(options)
     if is_checkpoint(options.what):
         from peakmem.cli.predicting_checkpoints import predict_checkpoint
 

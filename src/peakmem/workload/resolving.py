@@ -18,6 +18,7 @@ timm:vit_base_patch16_224     a model of timm
 hf:FOLDER, hf:ORG/NAME        a model of transformers, from its config.json
 package.module:function       a function that returns a module, or (module, inputs, loss)
 file.py:function              the same
+jax:file.py:function          a function that returns (function, arguments): what XLA says one call takes
 keras:file.py:function        a function that returns a keras.Model; a .keras or .h5 file is one as well
 model.safetensors, model.pt   a checkpoint on disk: what loading and training hold at least"""
 
