@@ -139,9 +139,9 @@ def test_the_host_s_side_counts_what_was_left_out(tmp_path, what):
     told = run_peakmem("predict", *what, *words, "--save-script", tmp_path / "train.py")
     again = run_peakmem("predict", *what, *words)
     same = run_peakmem("run", *words, tmp_path / "train.py")
-    parts = {part["name"]: part["bytes"] for part in told.json["host"]["parts"]}
-    assert parts["compiler"] > 50 * 2**20
-    assert "compiler" not in {part["name"] for part in same.json["host"]["parts"]}
+    left_out = "compiler" if what[0].startswith("torchvision") else "initial values"
+    assert {part["name"]: part["bytes"] for part in told.json["host"]["parts"]}[left_out] > 50 * 2**20
+    assert left_out not in {part["name"] for part in same.json["host"]["parts"]}
     for forecast in (told.json, again.json):
-        assert forecast["host"]["peak_rss"] == pytest.approx(same.json["host"]["peak_rss"], rel=0.12)
-        assert forecast["peak"] == same.json["peak"]
+        assert forecast["host"]["peak_rss"] == pytest.approx(same.json["host"]["peak_rss"], rel=0.06)
+        assert forecast["peak"]["allocated"] == same.json["peak"]["allocated"]

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from peakmem.host.cuda_driver import DriverMemory
     from peakmem.host.tape import Taped
 
+_LOAD_COMPILER = ("torchvision", "transformers")
+"""Packages that import torch._dynamo themselves, before a model is built."""
 NOTE = (
     "resident memory of the real processes, without a driver; its part is estimated. Page cache and other jobs of the "
     "node are not in it."
@@ -156,17 +158,21 @@ def _spared(facts: Mapping[str, Any], *, resident: int) -> tuple[HostPart, ...]:
     """What peakmem has left out of its own training script, and a script of its own kind would hold."""
     spared = facts.get("spared") or {}
     built = sum(size for kind, size in (facts.get("at_cuda") or {}).items() if kind != "peak")
-    initial = spared.get("initial_values", 0)
+    compiler, initial = spared.get("compiler", 0), spared.get("initial_values", 0)
+    more = max(built + initial - resident, 0) if initial else 0
+    if not any(name in spared.get("compiler_with", "") for name in _LOAD_COMPILER):
+        # It comes with the optimizer, when the initial values have left the host: the higher of the two is the peak.
+        more, compiler = (more, 0) if more > compiler else (0, compiler)
     return (
         HostPart(
             name="initial values",
-            bytes=max(built + initial - resident, 0) if initial else 0,
+            bytes=more,
             source="counted",
             note="of a model that is built on the host and then moved; they were not drawn here",
         ),
         HostPart(
             name="compiler",
-            bytes=spared.get("compiler", 0),
+            bytes=compiler,
             source="measured",
             note="torch._dynamo, which the first optimizer imports; it was not loaded here",
         ),
