@@ -1,0 +1,36 @@
+"""The sizes of the compiler are kept once they are known."""
+
+import pytest
+
+from peakmem.session.spared import known_compiler_sizes, remember_compiler_size
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "peakmem" / "compiler-sizes.json"
+
+
+def recording(key, size):
+    return {"host": {"spared": {"compiler": size, "compiler_with": key}}}
+
+
+def test_what_was_found_is_known_from_then_on(cache):
+    assert known_compiler_sizes() == {}
+    remember_compiler_size(recording("2.14 3.11 ", 100))
+    remember_compiler_size(recording("2.14 3.11 timm", 90))
+    remember_compiler_size(recording("2.14 3.11 ", 5))  # as it was known then
+    assert known_compiler_sizes() == {"2.14 3.11 ": 100, "2.14 3.11 timm": 90}
+
+
+@pytest.mark.parametrize("empty", [{}, {"host": None}, {"host": {}}, recording("", 0)])
+def test_a_run_that_found_nothing_leaves_nothing(cache, empty):
+    remember_compiler_size(empty)
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"a": "b"}'])
+def test_a_file_that_was_damaged_is_as_good_as_none(cache, text):
+    cache.parent.mkdir()
+    cache.write_text(text)
+    assert known_compiler_sizes() == {}
