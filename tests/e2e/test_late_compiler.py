@@ -130,7 +130,13 @@ def test_initial_values_are_left_out_for_known_models_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "what", [("dense:4096-8192-8192-4096", "--batch", "8"), ("torchvision:resnet18", "--batch", "2")], ids=str
+    "what",
+    [
+        ("dense:4096-8192-8192-4096", "--batch", "8"),
+        ("torchvision:resnet18", "--batch", "2"),
+        ("torchvision:vit_b_16", "--batch", "1"),
+    ],
+    ids=str,
 )
 def test_the_host_s_side_counts_what_was_left_out(tmp_path, what):
     if what[0].startswith("torchvision"):

@@ -8,7 +8,8 @@ SMALL = 65_536
 """Elements; smaller tensors are filled, since sizes may be drawn."""
 
 FILLS = ("normal_", "uniform_", "erfinv_")
-
+ON_TOP = ("add_", "clamp_", "div_", "mul_", "sub_")
+"""What is done to values right after they were drawn (`trunc_normal_`); left out for tensors that were not filled."""
 
 _spared: dict = {}
 
@@ -21,16 +22,20 @@ def spared():
 def install(torch):
     """From now on large tensors on the host stay as they are when they should be filled at random."""
     for name in FILLS:
-        setattr(torch.Tensor, name, _unless_large(torch, getattr(torch.Tensor, name)))
+        setattr(torch.Tensor, name, _unless_large(torch, getattr(torch.Tensor, name), always=True))
+    for name in ON_TOP:
+        setattr(torch.Tensor, name, _unless_large(torch, getattr(torch.Tensor, name), always=False))
 
 
-def _unless_large(torch, original):
+def _unless_large(torch, original, *, always):
     kinds = (torch.Tensor, torch.nn.Parameter)
 
     def fill(self, *args, **kwargs):
         if type(self) in kinds and self.device.type == "cpu" and self.numel() > SMALL:
-            _spared[self.data_ptr()] = self.numel() * self.element_size()
-            return self
+            place = self.data_ptr()
+            if always or place in _spared:
+                _spared[place] = self.numel() * self.element_size()
+                return self
         return original(self, *args, **kwargs)
 
     return fill
