@@ -41,8 +41,10 @@ def run_measured(options: RunOptions) -> int:
         )
     command = resolve(options.command, module=options.module)
     forecast = load_forecast(options.against) if options.against is not None else None
-    if options.json_target is not None:
-        check_writable(options.json_target, force=options.force)
+    log = None if options.output in ("hide", "show") else options.output
+    for target in (options.json_target, log):
+        if target is not None:
+            check_writable(target, force=options.force)
     with ExitStack() as stack:
         output: IO[bytes] | int | None = None
         if options.output == "hide":

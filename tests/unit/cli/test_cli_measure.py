@@ -37,6 +37,9 @@ def test_the_output_can_be_hidden_or_kept(tmp_path: Path) -> None:
     kept = tmp_path / "log"
     assert "heard" not in peakmem("run", "--measure", "--output", str(kept), *words).stdout
     assert kept.read_text() == "heard\n"
+    again = peakmem("run", "--measure", "--output", str(kept), *words)
+    assert again.returncode == 2 and "--force" in again.stderr
+    assert peakmem("run", "--measure", "--force", "--output", str(kept), *words).returncode == 0
 
 
 def test_json_on_standard_output_is_all_that_is_there() -> None:
