@@ -226,6 +226,31 @@ def test_a_state_dict_beside_the_model_takes_the_model_twice(tmp_path: Path) -> 
     assert part(mapped, tensors) <= part(alone, tensors) + 16 * MIB
 
 
+RESUMED = """
+model = torch.nn.Sequential(*[torch.nn.Linear(1000, 1000) for _ in range(10)]).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+def step():
+    model(torch.randn(4, 1000, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+{resume}
+for _ in range(3):
+    step()
+"""
+STATES_BYTES = 2 * 10 * (1000 * 1000 + 1000) * 4
+
+
+def test_a_checkpoint_that_is_loaded_to_the_host_takes_its_states_there(tmp_path: Path) -> None:
+    """huggingface/transformers issue 22123: with map_location="cpu" the loaded copy is the host's."""
+    path = str(tmp_path / "optimizer.pt")
+    forecast(tmp_path, RESUMED.format(resume="") + f"torch.save(optimizer.state_dict(), {path!r})", "--steps", "all")
+    load = f"states = torch.load({path!r}, map_location={{where!r}})\noptimizer.load_state_dict(states)"
+    on_host = forecast(tmp_path, RESUMED.format(resume=load.format(where="cpu")))
+    on_gpu = forecast(tmp_path, RESUMED.format(resume=load.format(where="cuda")))
+    tensors = "objects and tensors"
+    assert part(on_host["host"], tensors) - part(on_gpu["host"], tensors) == pytest.approx(STATES_BYTES, rel=0.4)
+
+
 def test_every_rank_of_a_node_builds_its_own_model(tmp_path: Path) -> None:
     one = host(tmp_path, BUILD.format(load=""))
     eight = host(tmp_path, BUILD.format(load=""), "--ranks-per-node", "8")

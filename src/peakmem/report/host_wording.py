@@ -86,11 +86,13 @@ def host_warnings(host: Host) -> tuple[str, ...]:
 
 def worker_text(loader: HostLoader) -> str:
     """What each worker takes for itself."""
-    return (
+    text = (
         f"each of {loader.workers} workers of {loader.dataset} takes {format_size(loader.largest_worker)} for itself, "
-        f"{format_size(loader.workers * loader.largest_worker)} in all: data that is read once before the workers "
-        "start, or mapped from a file, is shared"
+        f"{format_size(loader.workers * loader.largest_worker)} in all: "
     )
+    if loader.start == "fork":
+        return text + "data that is read once before the workers start, or mapped from a file, is shared"
+    return text + f'with "{loader.start}" each loads PyTorch and copies the data set; forked workers share both'
 
 
 def loader_text(loader: HostLoader) -> str:
