@@ -95,27 +95,6 @@ def predict(
     """
     is_text = isinstance(what, str)
     keras = is_keras(what) if is_text else is_live_keras(what)
-    training = Training(
-        optimizer=Optimizer.parse(DEFAULT_OPTIMIZER if keras or optimizer is None else optimizer),
-        precision=precision,
-        checkpointing=checkpointing,
-        selective_checkpointing=selective_checkpointing,
-        accumulate=accumulate,
-        zero_grad=zero_grad,
-        keep_gradients=keep_gradients,
-        clip=clip,
-        ema=ema,
-        lora=lora,
-        quantize=quantize,
-        freeze=freeze,
-        channels_last=channels_last,
-        optimizer_in_backward=optimizer_in_backward,
-        offload_activations=offload_activations,
-        cudnn_benchmark=cudnn_benchmark,
-        deterministic=deterministic,
-        compile=compile,
-        cuda_graphs=cuda_graphs,
-    )
     shape = _shape(inputs)
     request = Request(
         what=what if isinstance(what, str) else _name(what),
@@ -154,7 +133,21 @@ def predict(
                     "a Keras model is fed by peakmem itself",
                     hint="inputs may be the shape of one sample; compile the model with its loss",
                 )
-            usual = Training()
+            given = {
+                "checkpointing": checkpointing,
+                "zero_grad": zero_grad,
+                "keep_gradients": keep_gradients,
+                "lora": lora,
+                "freeze": freeze,
+                "channels_last": channels_last,
+                "optimizer_in_backward": optimizer_in_backward,
+                "offload_activations": offload_activations,
+                "cudnn_benchmark": cudnn_benchmark,
+                "deterministic": deterministic,
+                "selective_checkpointing": selective_checkpointing,
+                "quantize": quantize,
+                "cuda_graphs": cuda_graphs,
+            }
             return _keras(
                 request,
                 compiled(
@@ -165,13 +158,32 @@ def predict(
                     clip=clip,
                     ema=ema,
                     jit=compile,
-                    without_meaning=tuple(
-                        name for name in WITHOUT_MEANING if getattr(training, name) != getattr(usual, name)
-                    ),
+                    without_meaning=tuple(name for name, usual in WITHOUT_MEANING.items() if given[name] != usual),
                 ),
                 run,
                 live=None if is_text else (what, Path(folder, "model.json")),
             )
+        training = Training(
+            optimizer=Optimizer.parse(optimizer or DEFAULT_OPTIMIZER),
+            precision=precision,
+            checkpointing=checkpointing,
+            selective_checkpointing=selective_checkpointing,
+            accumulate=accumulate,
+            zero_grad=zero_grad,
+            keep_gradients=keep_gradients,
+            clip=clip,
+            ema=ema,
+            lora=lora,
+            quantize=quantize,
+            freeze=freeze,
+            channels_last=channels_last,
+            optimizer_in_backward=optimizer_in_backward,
+            offload_activations=offload_activations,
+            cudnn_benchmark=cudnn_benchmark,
+            deterministic=deterministic,
+            compile=compile,
+            cuda_graphs=cuda_graphs,
+        )
         if is_text:
             if targets is not None or callable(loss) or (inputs is not None and shape is None):
                 raise PeakmemError(

@@ -23,13 +23,18 @@ pytestmark = [
 ]
 MODELS = Path(__file__).parent / "scripts" / "keras_models.py"
 TORCH = {"KERAS_BACKEND": "torch"}
+KEPT = {"KEEP_GARBAGE": "1"}
 
 
 def printed(script: Path) -> dict[str, int]:
     """The peaks that a script prints on a virtual GPU that nobody watches."""
     options = Options(capacity=NO_LIMIT, true_byte=1)
     variables = environment(
-        library=ensure_library(facts()), device=find_device("a100-80"), facts=facts(), options=options
+        library=ensure_library(facts()),
+        device=find_device("a100-80"),
+        facts=facts(),
+        options=options,
+        base={**os.environ, **KEPT},
     )
     done = subprocess.run(
         [sys.executable, str(script)], env=variables, capture_output=True, text=True, check=True, timeout=300
@@ -59,15 +64,25 @@ def predict(name: str, *words: str, cwd: Path | None = None, **variables: str):
     ],
 )
 def test_the_peaks_are_those_of_the_plain_script(tmp_path, name, words):
-    if name == "transformer":
-        pytest.importorskip("keras_hub")
+    if name == "transformer" and importlib.util.find_spec("keras_hub") is None:
+        pytest.skip("needs keras_hub")
     script = tmp_path / "train.py"
-    forecast = predict(name, *words, "--steps", "4", "--save-script", str(script))
+    forecast = predict(name, *words, "--steps", "4", "--save-script", str(script), **KEPT)
     assert forecast["workload"]["training"].endswith("on torch")
     peak = forecast["peak"]
     assert printed(script) == {word: peak[word] for word in ("requested", "active", "allocated", "reserved")}
     assert sum(forecast["roles_at_peak"].values()) == peak["allocated"]
     assert len(forecast["steps"]) == 4
+    # Watching changed nothing: the run without a recording had the same peaks.
+    assert not any("without a recording" in note for note in forecast["notes"])
+
+
+def test_garbage_moves_the_peak_by_some_inputs_at_most():
+    words = ("dense", "--batch", "256", "--steps", "8")
+    kept, collected = predict(*words, **KEPT)["peak"], predict(*words)["peak"]
+    inputs = 4 * 256 * 1000
+    # With the collector off, the input of each of the 8 batches is still there.
+    assert 4 * inputs < kept["allocated"] - collected["allocated"] + 4 * inputs <= 12 * inputs
 
 
 def test_optimizers_layers_and_states_are_known_by_keras_own_names():
@@ -172,7 +187,8 @@ def test_saved_models(saved, tmp_path, name):
     assert done.code == 0, done.err
     assert done.json["workload"]["parameters"] == "42,698, of which 42,570 are trained"
     assert done.json["workload"]["loss"] == "categorical_crossentropy"
-    assert printed(script)["allocated"] == done.json["peak"]["allocated"]
+    inputs = 4 * 16 * 32 * 32 * 3
+    assert abs(printed(script)["allocated"] - done.json["peak"]["allocated"]) <= 4 * inputs
 
 
 @pytest.mark.parametrize("name", ["bad.keras", "bad.h5"])
@@ -195,11 +211,12 @@ print("peaks", forecast.peak.allocated, forecast.peak.reserved)
 def test_a_live_model():
     live = subprocess.run(
         [sys.executable, "-c", LIVE.format(folder=str(MODELS.parent))],
-        env={**os.environ, **TORCH, "KERAS_TORCH_DEVICE": "cpu"},
+        env={**os.environ, **TORCH, **KEPT, "KERAS_TORCH_DEVICE": "cpu"},
         capture_output=True,
         text=True,
         check=True,
         timeout=300,
     )
     peak = predict("cnn", "--batch", "16", "--steps", "3")["peak"]
-    assert f"peaks {peak['allocated']} {peak['reserved']}" in live.stdout
+    (allocated,) = re.findall(r"^peaks (\d+) \d+$", live.stdout, re.MULTILINE)
+    assert abs(int(allocated) - peak["allocated"]) <= 4 * 4 * 16 * 32 * 32 * 3

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from peakmem.errors import PeakmemError
 from peakmem.workload.keras.training import WITHOUT_MEANING, Compiled, compiled
-from peakmem.workload.training import Training
 
 if TYPE_CHECKING:
     from peakmem.cli.predicting import PredictOptions
@@ -18,7 +17,6 @@ def compiled_of(options: PredictOptions) -> Compiled:
     Raises:
         PeakmemError: an option has no meaning for `model.fit`, or Keras is not here.
     """
-    usual = Training()
     if options.amp is not None and options.precision == "bf16":
         raise PeakmemError(
             "--amp is for parameters in fp32", hint="give --amp bf16 or --precision bf16, not both of them"
@@ -32,6 +30,6 @@ def compiled_of(options: PredictOptions) -> Compiled:
         ema=options.ema,
         jit=options.compile,
         without_meaning=tuple(
-            f"--{name.replace('_', '-')}" for name in WITHOUT_MEANING if getattr(options, name) != getattr(usual, name)
+            f"--{name.replace('_', '-')}" for name, usual in WITHOUT_MEANING.items() if getattr(options, name) != usual
         ),
     )

@@ -46,8 +46,19 @@ def statement_rows(peak: Peak, framework: str = "") -> tuple[StatementRow, ...]:
         StatementRow(name="context", bytes=peak.context, remark=f"estimate, ± {error}"),
         StatementRow(name="used", bytes=peak.used, remark="what nvidia-smi would show", is_sum=True),
     ]
-    if framework:  # TensorFlow's allocator does not tell what was asked for before rounding
+    if framework:
+        rounding = peak.allocated - peak.requested
         return (
+            *(
+                [
+                    StatementRow(
+                        name="requested", bytes=peak.requested, remark="what the program asked for", is_sum=True
+                    ),
+                    StatementRow(name="rounding", bytes=rounding, remark="to 256 B and unsplit chunks"),
+                ]
+                if rounding
+                else []
+            ),
             StatementRow(
                 name="allocated", bytes=peak.allocated, remark="get_memory_info('GPU:0')['peak']", is_sum=True
             ),

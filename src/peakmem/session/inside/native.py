@@ -23,6 +23,8 @@ class Native:
             library.peakmem_peaks.restype = None
             library.peakmem_reset_peaks.argtypes = [ctypes.c_int]
             library.peakmem_reset_peaks.restype = None
+            library.peakmem_requested_peak.argtypes = [ctypes.c_int]
+            library.peakmem_requested_peak.restype = ctypes.c_uint64
             for name in ("uses", "operators"):
                 getattr(library, f"peakmem_{name}").restype = ctypes.c_void_p
             library.peakmem_use_count.restype = ctypes.c_uint64
@@ -48,6 +50,10 @@ class Native:
     def reset_peaks(self, device):
         """Start the peaks of a device anew from what is held now."""
         self._library.peakmem_reset_peaks(device)
+
+    def requested_peak(self, device):
+        """The most that was requested of TensorFlow's allocator."""
+        return self._library.peakmem_requested_peak(device)
 
     def events(self):
         """The event log so far, as bytes of `struct peakmem_event` in a row."""

@@ -54,7 +54,6 @@ class TensorflowWatch:
         self._pid = os.getpid()
         self._finished = False
         self._peak = 0
-        self._peak_of_script = 0
         self._error = None
         self._models = []
         self._optimizers = []
@@ -68,7 +67,6 @@ class TensorflowWatch:
         self._writer.progress("tensorflow", tensorflow=self._tf.__version__)
         module = importlib.import_module("tensorflow.python.eager.polymorphic_function.polymorphic_function")
         self._watch_functions(module.Function)
-        self._watch_counters()
         atexit.register(self.finish, "end")
         original = sys.excepthook
 
@@ -178,32 +176,17 @@ class TensorflowWatch:
         return bool(self._tf.config.list_logical_devices("GPU"))
 
     def _allocated_peak(self):
-        """The peak since the last look, bytes; the peak of the whole run is kept."""
-        peak = self._memory_info("GPU:0")["peak"]
+        """The peak since the last look, bytes; the peak of the whole run is kept.
+
+        The virtual GPU counts each chunk; where TensorFlow uses another allocator, its own peak since the start counts.
+        """
+        peak = self._native.peaks(0)[0]
+        if peak:
+            self._native.reset_peaks(0)
+        else:
+            peak = self._tf.config.experimental.get_memory_info("GPU:0")["peak"]
         self._peak = max(self._peak, peak)
-        self._peak_of_script = max(self._peak_of_script, peak)
-        self._reset_memory_stats("GPU:0")
         return peak
-
-    def _watch_counters(self):
-        # Peaks start anew at each step; the script sees its own all the same.
-        experimental = self._tf.config.experimental
-        self._memory_info, self._reset_memory_stats = experimental.get_memory_info, experimental.reset_memory_stats
-
-        @functools.wraps(self._memory_info)
-        def get_memory_info(device):
-            info = self._memory_info(device)
-            if "GPU:0" in device.upper() and "peak" in info:
-                info["peak"] = max(info["peak"], self._peak_of_script)
-            return info
-
-        @functools.wraps(self._reset_memory_stats)
-        def reset_memory_stats(device):
-            self._allocated_peak()
-            self._peak_of_script = 0
-            return self._reset_memory_stats(device)
-
-        experimental.get_memory_info, experimental.reset_memory_stats = get_memory_info, reset_memory_stats
 
     def _reserved(self):
         device = json.loads(self._native.report())["devices"][0]
@@ -238,7 +221,8 @@ class TensorflowWatch:
         library = json.loads(self._native.report())
         device = library["devices"][0]
         details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
-        peak = {"requested": self._peak, "allocated": self._peak, "active": self._peak, "reserved": self._reserved()}
+        requested = self._native.requested_peak(0) or self._peak
+        peak = {"allocated": self._peak, "active": self._peak, "reserved": self._reserved()}
         oom = self._oom(device)
         return {
             "format": FORMAT,
@@ -258,7 +242,7 @@ class TensorflowWatch:
                     "name": str(details.get("device_name", "")),
                     "total": 0,
                     "compute_capability": list(details.get("compute_capability", (0, 0))),
-                    "peak": peak,
+                    "peak": {"requested": requested, **peak},
                     "segments": device["allocations"] - device["frees"],
                     "num_alloc_retries": 0,
                     "num_ooms": int(oom is not None),

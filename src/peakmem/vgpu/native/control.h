@@ -28,6 +28,8 @@ void peakmem_set_capacity(uint64_t bytes);
 /* Highest allocated and reserved bytes of a device since the last reset of these. */
 void peakmem_peaks(int device, uint64_t out[2]);
 void peakmem_reset_peaks(int device);
+/* The most that was requested of TensorFlow's allocator, before rounding, bytes. */
+uint64_t peakmem_requested_peak(int device);
 /* What the next n copies of 1 to 8 bytes from the device give on this thread: the low bytes of each value. */
 void peakmem_queue_reads(const int64_t *values, int n);
 void peakmem_clear_reads(void);

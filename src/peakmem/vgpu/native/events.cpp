@@ -102,6 +102,10 @@ Report real_report() {
 }  // namespace
 }  // namespace peakmem
 
+void peakmem::log_block(void *address, long long size, unsigned long long allocated, unsigned long long reserved, int device) {
+  record(address, size, allocated, reserved, device);
+}
+
 int peakmem::thread_number() {
   if (t_thread < 0) t_thread = g_threads++;
   return t_thread;

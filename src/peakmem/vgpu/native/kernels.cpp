@@ -1,4 +1,5 @@
 #include "kernels.h"
+#include "stitching.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,6 +93,7 @@ API void **__cudaRegisterFatBinary(void *) {
 API void __cudaRegisterFatBinaryEnd(void **) {}
 API void __cudaUnregisterFatBinary(void **) {}
 API void __cudaRegisterFunction(void **, const char *host, char *, const char *name, int, void *, void *, void *, void *, int *) {
+  note_kernel(host, name);
   KernelLog &log = kernel_log();
   if (!log.file) return;
   std::lock_guard<std::mutex> lock(log.mutex);
@@ -119,7 +121,8 @@ API int __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void
 API int __cudaGetKernel(cudaKernel_t *k, const void *f) { return *k = (cudaKernel_t)f, kSuccess; }
 API int cudaGetKernel(cudaKernel_t *k, const void *f) { return *k = (cudaKernel_t)f, kSuccess; }
 API int cudaGetFuncBySymbol(cudaFunction_t *k, const void *f) { return *k = (cudaFunction_t)f, kSuccess; }
-API int cudaLaunchKernel(const void *f, dim3 grid, dim3 block, void **, size_t shared, cudaStream_t) {
+API int cudaLaunchKernel(const void *f, dim3 grid, dim3 block, void **arguments, size_t shared, cudaStream_t) {
+  stitch(f, arguments);
   launch(f, grid, block, shared);
   return kSuccess;
 }
@@ -127,7 +130,8 @@ API int __cudaLaunchKernel(cudaKernel_t k, dim3 grid, dim3 block, void **, size_
   launch((const void *)k, grid, block, shared);
   return kSuccess;
 }
-API int cudaLaunchKernelExC(const LaunchConfig *c, const void *f, void **) {
+API int cudaLaunchKernelExC(const LaunchConfig *c, const void *f, void **arguments) {
+  stitch(f, arguments);
   launch(f, c->grid, c->block, c->dynamic_shared);
   return kSuccess;
 }

@@ -6,6 +6,7 @@
 #include "control.h"
 #include "cuda_declarations.h"
 #include "device.h"
+#include "kept.h"
 #include "notes.h"
 #include "pinned.h"
 #include "reads.h"
@@ -21,22 +22,23 @@ int copy(void *to, const void *from, size_t n) {
   if (!n) return kSuccess;
   Memory &m = memory();
   bool to_device = m.is_device(to), from_device = m.is_device(from), kept = n <= config().store;
-  // A kernel's result may lie where something was copied to before. TensorFlow reads shapes and ranges as 64-bit integers;
-  // narrower values are conditions and branches, for which a stale value could mean anything.
-  if (config().driver && from_device && !to_device && n < 8) kept = false;
+  if (kept && from_device) kept = is_kept(from, n);
   if (to_device && !from_device) {
     note_use(to, Use::kFromHost);
     if (n > config().store) host_read(from, n);
   }
   if (!to_device && !from_device) memcpy(to, from, n);
   else if (!to_device) read_back(to, kept ? from : nullptr, n);
-  else if (kept) memmove(to, from, n);
+  else if (kept) memmove(to, from, n), note_kept(to, n);
+  else forget_kept(to, n);
   return kSuccess;
 }
 
 int fill(void *to, int value, size_t n) {
   tick_work();
-  if (!memory().is_device(to) || n <= config().store) memset(to, value, n);
+  bool device = memory().is_device(to), kept = n <= config().store;
+  if (!device || kept) memset(to, value, n);
+  if (device) kept ? note_kept(to, n) : forget_kept(to, n);
   return kSuccess;
 }
 

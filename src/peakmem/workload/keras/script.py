@@ -114,9 +114,11 @@ def write_keras_script(request: Request, compiled: Compiled, *, steps: int, live
     torch = compiled.backend == "torch"
     lines = [
         f'"""Trains {keras_title(request)}.\n\n{words[:1].upper()}{words[1:]}\n"""\n',
+        *(["import gc"] if torch else []),
         "import os",
         "",
         f'os.environ["KERAS_BACKEND"] = "{compiled.backend}"',
+        *(['os.environ.pop("KERAS_TORCH_DEVICE", None)  # the GPU, if there is one'] if torch else []),
         "",
         "import keras  # noqa: E402",
         "import numpy as np  # noqa: E402",
@@ -158,7 +160,13 @@ def _made(request: Request, compiled: Compiled) -> list[str]:
                 "the precision of a saved model is in its file",
                 hint="leave --amp and --precision out, or give a function",
             )
-        return [f"model, data = keras.saving.load_model({str(path.resolve())!r}, safe_mode=True), []"]
+        lines = [f"model, data = keras.saving.load_model({str(path.resolve())!r}, safe_mode=True), []"]
+        if path.suffix != ".keras":
+            lines += [
+                "if model.compiled:  # the file's optimizer does not know the model's variables (Keras 3.15, torch)",
+                "    model.compile_from_config(model.get_compile_config())",
+            ]
+        return lines
     from peakmem.workload.sources.function import locate
 
     module, _, name = what.rpartition(":")
@@ -193,8 +201,8 @@ def _live(path: Path) -> list[str]:
 
 
 def _compiling(compiled: Compiled) -> list[str]:
-    optimizer = compiled.optimizer or "model.optimizer or keras.optimizers.Adam()"
-    loss = compiled.loss or "model.loss"
+    optimizer = compiled.optimizer or "getattr(model, 'optimizer', None) or keras.optimizers.Adam()"
+    loss = compiled.loss or "getattr(model, 'loss', None)"
     lines = [f"optimizer = {optimizer}"]
     for key, value in compiled.settings.items():
         # The loss scale of mixed_float16 is around the optimizer that is meant.
@@ -237,6 +245,7 @@ def _data() -> list[str]:
 def _fit(*, torch: bool) -> list[str]:
     lines = [
         "",
+        *(["gc.collect()  # so that what comes next is collected at the same moments in each run"] if torch else []),
         "if y is None and data:  # a data set",
         "    model.fit(x, steps_per_epoch=STEPS, verbose=0)",
         "else:",

@@ -29,11 +29,12 @@ LOSSES = {
 }
 """Our names of losses as expressions of Keras; other names are taken as Keras' own."""
 
-WITHOUT_MEANING = (
-    "checkpointing", "zero_grad", "keep_gradients", "lora", "freeze", "channels_last", "optimizer_in_backward",
-    "offload_activations", "cudnn_benchmark", "deterministic",
-)  # fmt: skip
-"""Settings of `workload.training.Training` that have no meaning for `model.fit`."""
+WITHOUT_MEANING = {
+    "checkpointing": False, "zero_grad": "start", "keep_gradients": False, "lora": None, "freeze": (),
+    "channels_last": False, "optimizer_in_backward": False, "offload_activations": False, "cudnn_benchmark": False,
+    "deterministic": False, "selective_checkpointing": False, "quantize": None, "cuda_graphs": False,
+}  # fmt: skip
+"""Settings of `workload.training.Training` that have no meaning for `model.fit`, with the value of those not given."""
 
 BACKENDS = ("torch", "tensorflow")
 
