@@ -178,7 +178,7 @@ class TensorflowWatch:
     def _allocated_peak(self):
         """The peak since the last look, bytes; the peak of the whole run is kept.
 
-        The virtual GPU counts each chunk; where TensorFlow uses another allocator, its own peak since the start is taken.
+        The virtual GPU counts each chunk; where TensorFlow uses another allocator, its own peak since the start counts.
         """
         peak = self._native.peaks(0)[0]
         if peak:
