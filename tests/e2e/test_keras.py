@@ -55,10 +55,10 @@ def predict(name: str, *words: str, cwd: Path | None = None, **variables: str):
     [
         ("dense", ("--batch", "256")),
         ("cnn", ("--batch", "64")),
-        ("resnet50", ("--batch", "8")),
-        ("efficientnet", ("--batch", "8")),
+        pytest.param("resnet50", ("--batch", "8"), marks=pytest.mark.slow),
+        pytest.param("efficientnet", ("--batch", "8"), marks=pytest.mark.slow),
         ("lstm", ("--batch", "32")),
-        ("transformer", ("--batch", "8", "--tokens", "64")),
+        pytest.param("transformer", ("--batch", "8", "--tokens", "64"), marks=pytest.mark.slow),
         ("dense", ("--batch", "64", "--amp", "fp16", "--optimizer", "sgd:momentum=0.9", "--ema")),
         ("cnn", ("--batch", "16", "--amp", "bf16", "--accumulate", "2", "--clip", "1.0")),
     ],
