@@ -20,7 +20,8 @@ _INSTALL = (
 # Runs in the other interpreter: standard library only, and the package is found but not imported.
 _SCRIPT = r"""
 import importlib.util, json, os, platform, sys
-out = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.system(), "torch": None}
+out = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.system(), "libc": platform.libc_ver(),
+       "torch": None}
 try:
     spec = importlib.util.find_spec("torch")
 except Exception:
@@ -108,6 +109,15 @@ def probe(python: str | os.PathLike[str] | None = None) -> TorchFacts:
         PeakmemError: there is none, or it is no CUDA build for Linux.
     """
     interpreter = find_interpreter(python)
+    return read_facts(look(interpreter), python=interpreter)
+
+
+def look(interpreter: Path) -> dict[str, object]:
+    """Run the probe in an interpreter.
+
+    Raises:
+        PeakmemError: it is no working one.
+    """
     environment = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "PEAKMEM_SESSION")}
     try:
         done = subprocess.run(
@@ -124,7 +134,8 @@ def probe(python: str | os.PathLike[str] | None = None) -> TorchFacts:
             f"{interpreter} is no working Python interpreter: {last}",
             hint="give the path of a Python interpreter that has torch",
         )
-    return read_facts(json.loads(lines[-1].removeprefix("peakmem:")), python=interpreter)
+    found: dict[str, object] = json.loads(lines[-1].removeprefix("peakmem:"))
+    return found
 
 
 def read_facts(found: dict[str, object], *, python: Path) -> TorchFacts:

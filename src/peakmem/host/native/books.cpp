@@ -73,7 +73,7 @@ struct Books {
   Arena *arenas = nullptr;
   int n_arenas = 0;
   uint64_t live = 0, mapped = 0, heap_pages = 0, outside = 0, events = 0;
-  uint64_t peak = 0, peak_live = 0, highest = 0, noted = 0;
+  uint64_t peak = 0, peak_live = 0, peak_outside = 0, highest = 0, noted = 0;
   bool rising = false;  // the highest peak so far has not been noted yet
   peakmem_host_block *at_peak = nullptr;
   uint64_t n_at_peak = 0;
@@ -82,6 +82,18 @@ struct Books {
   uint64_t look_ended = 0, look_took = 0;
 };
 Books g;
+
+struct Own {
+  uintptr_t from, to;
+};
+Own g_own[kArenas + 16];  // what `begin` and `arena_of` reserved: memory of ours that the program would not have
+int g_n_own = 0;
+
+void *reserve_own(size_t bytes) {
+  void *p = reserve(bytes);
+  if (p && g_n_own < kArenas + 16) g_own[g_n_own++] = {(uintptr_t)p, (uintptr_t)p + bytes};
+  return p;
+}
 volatile int g_lock = 0;
 char g_used[1024];
 
@@ -92,6 +104,12 @@ uint64_t now() {
 }
 
 uint64_t resident() { return (g.mapped + g.heap_pages) * kPage + g.outside; }
+
+void set_peak() {
+  g.peak = resident();
+  g.peak_live = g.live;
+  g.peak_outside = g.outside;
+}
 
 uintptr_t start_of_heap(uintptr_t p) {
   static char text[1 << 16];
@@ -111,11 +129,11 @@ uintptr_t start_of_heap(uintptr_t p) {
 }
 
 void begin() {
-  g.blocks = (Block *)reserve(kTable * sizeof(Block));
-  g.heap.words = (uint64_t *)reserve(kHeapBytes / kPage / 8);
-  g.arenas = (Arena *)reserve(kArenas * sizeof(Arena));
-  g.at_peak = (peakmem_host_block *)reserve(kTable * sizeof(peakmem_host_block));
-  g.rows = (peakmem_host_row *)reserve(kRows * sizeof(peakmem_host_row));
+  g.blocks = (Block *)reserve_own(kTable * sizeof(Block));
+  g.heap.words = (uint64_t *)reserve_own(kHeapBytes / kPage / 8);
+  g.arenas = (Arena *)reserve_own(kArenas * sizeof(Arena));
+  g.at_peak = (peakmem_host_block *)reserve_own(kTable * sizeof(peakmem_host_block));
+  g.rows = (peakmem_host_row *)reserve_own(kRows * sizeof(peakmem_host_row));
 }
 
 size_t slot(uintptr_t p) { return (p >> 4) * 0x9E3779B97F4A7C15ull >> 46; }
@@ -142,7 +160,7 @@ Arena *arena_of(uintptr_t p, bool make) {
   if (!make || g.n_arenas == kArenas) return nullptr;
   Arena *a = &g.arenas[g.n_arenas++];
   a->base = base;
-  a->bits.words = (uint64_t *)reserve(kArena / kPage / 8);
+  a->bits.words = (uint64_t *)reserve_own(kArena / kPage / 8);
   return a;
 }
 
@@ -254,6 +272,7 @@ void look() {
       uintptr_t a = b.shared ? b.p : (b.p - 16) & ~(kPage - 1);
       inside += count_present(fd, a, a + b.pages * kPage, b.shared, nullptr, 0);
     }
+    for (int i = 0; i < g_n_own; i++) inside += count_present(fd, g_own[i].from, g_own[i].to, false, nullptr, 0);
     close(fd);
   }
   uint64_t all = resident_now();
@@ -276,14 +295,14 @@ void note_peak() {
 void before_fall() {
   if (!g.rising) return;
   if (now() - g.look_ended > 10 * g.look_took) look();
-  if (resident() > g.peak) g.peak = resident(), g.peak_live = g.live;
+  if (resident() > g.peak) set_peak();
   if (g.peak > g.highest) g.highest = g.peak;
   if (g.highest > g.noted + g.noted / 500) note_peak();
 }
 
 void rose() {
   uint64_t r = resident();
-  if (r > g.peak) g.peak = r, g.peak_live = g.live;
+  if (r > g.peak) set_peak();
   if (r > g.highest) g.highest = r, g.rising = true;
   add_row();
 }
@@ -401,14 +420,13 @@ API void peakmem_host_look(void) {
 API void peakmem_host_read(struct peakmem_host_state *out) {
   Lock lock;
   if (g.rising) before_fall();
-  *out = {g.live, g.mapped * kPage, g.heap_pages * kPage, g.outside, g.peak, g.peak_live, g.events};
+  *out = {g.live, g.mapped * kPage, g.heap_pages * kPage, g.outside, g.peak, g.peak_live, g.peak_outside, g.events};
 }
 
 API void peakmem_host_reset_peak(void) {
   Lock lock;
   if (g.rising) before_fall();
-  g.peak = resident();
-  g.peak_live = g.live;
+  set_peak();
 }
 
 API uint64_t peakmem_host_peak_blocks(struct peakmem_host_block *out, uint64_t n) {

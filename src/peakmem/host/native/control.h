@@ -12,9 +12,10 @@ struct peakmem_host_state {
   uint64_t live;     /* asked for and not given back */
   uint64_t mapped;   /* pages of live blocks that malloc mapped one by one */
   uint64_t heap;     /* pages of malloc's heaps that live or earlier blocks lie in, and that were not given back */
-  uint64_t outside;  /* resident pages of the process outside of these, when last looked at */
+  uint64_t outside;  /* resident pages of the process outside of these and of our own tables, when last looked at */
   uint64_t peak;     /* highest mapped + heap + outside since peakmem_host_reset_peak */
-  uint64_t peak_live;/* live, when that was reached */
+  uint64_t peak_live; /* live and outside, when that was reached */
+  uint64_t peak_outside;
   uint64_t events;   /* blocks handed out and taken back so far */
 };
 

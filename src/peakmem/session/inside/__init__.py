@@ -25,6 +25,11 @@ def start():
         return
 
     def watch(torch):
+        if config.device == "cpu":
+            from . import cpu
+
+            cpu.install(torch, config)
+            return
         from . import watching
 
         watching.install(torch, config)
