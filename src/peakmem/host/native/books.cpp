@@ -282,7 +282,6 @@ void look() {
 }
 
 void note_peak() {
-  g.rising = false;
   g.noted = g.highest;
   uint64_t n = 0;
   for (size_t i = 0; i < kTable; i++)
@@ -294,6 +293,7 @@ void note_peak() {
 // the time that passes between.
 void before_fall() {
   if (!g.rising) return;
+  g.rising = false;
   if (now() - g.look_ended > 10 * g.look_took) look();
   if (resident() > g.peak) set_peak();
   if (g.peak > g.highest) g.highest = g.peak;
@@ -338,10 +338,10 @@ void block_taken(void *block, size_t size, bool own_mapping) {
   }
   Block *b = place(p);
   if (!b) return;
+  if (size == t_partly_size && t_partly_written < size) size = t_partly_written;
   g.events++;
   g.live += size;
   *b = {p, size, 0, own_mapping};
-  if (size == t_partly_size && t_partly_written < size) size = t_partly_written;
   if (own_mapping) {
     b->pages = (size + kPage - 1) / kPage;
   } else if (is_mapped(block)) {
@@ -432,7 +432,8 @@ API void peakmem_host_reset_peak(void) {
 API uint64_t peakmem_host_peak_blocks(struct peakmem_host_block *out, uint64_t n) {
   Lock lock;
   if (!g.blocks) return 0;
-  if (g.rising || !g.n_at_peak) note_peak();
+  if (g.rising) before_fall();
+  if (!g.n_at_peak) note_peak();
   memcpy(out, g.at_peak, (n < g.n_at_peak ? n : g.n_at_peak) * sizeof *out);
   return g.n_at_peak;
 }
@@ -440,6 +441,16 @@ API uint64_t peakmem_host_peak_blocks(struct peakmem_host_block *out, uint64_t n
 API void peakmem_host_partly(uint64_t size, uint64_t written) {
   t_partly_size = size;
   t_partly_written = written;
+}
+
+API void peakmem_host_zero(uint64_t address, uint64_t size) {
+  uint64_t from = (address + kPage - 1) & ~(kPage - 1), to = (address + size) & ~(kPage - 1);
+  if (from >= to || madvise((void *)from, to - from, MADV_DONTNEED)) {
+    memset((void *)address, 0, size);
+    return;
+  }
+  memset((void *)address, 0, from - address);
+  memset((void *)to, 0, address + size - to);
 }
 
 API uint64_t peakmem_host_resident(uint64_t address, uint64_t size) {

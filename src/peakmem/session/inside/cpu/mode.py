@@ -15,6 +15,8 @@ _push = torch._C._push_on_torch_dispatch_stack
 
 SMALL_RESULT = 4096
 """Elements up to which the result of a skipped operator is filled with zeros: what a script reads is no chance number."""
+MAPPED_ZEROS = 1 << 16
+"""Bytes from which on integers of a result are made zero by giving their pages back: it costs no memory."""
 
 
 class SkipMode(TorchDispatchMode):
@@ -83,8 +85,8 @@ class SkipMode(TorchDispatchMode):
             return torch.empty_like(first, dtype=kwargs.get("dtype"))
         return torch.empty(size, dtype=dtype)
 
-    def skip(self, func, args, kwargs):
-        """Call an operator with its inner loops left out."""
+    def skip(self, func, args, kwargs, *, settle=True):
+        """Call an operator with its inner loops left out; `settle` gives its small results values."""
         flag = self.flag
         before = flag.value
         flag.value = 1
@@ -93,9 +95,25 @@ class SkipMode(TorchDispatchMode):
         finally:
             flag.value = before
         self.skipped += 1
-        if not func._schema.is_mutable:
-            _settle(out)
+        if settle and not func._schema.is_mutable:
+            self._settle(out)
         return out
+
+    def _settle(self, out):
+        """Indices must be valid, and numbers that a script may read must be numbers."""
+        if isinstance(out, torch.Tensor):
+            if out.is_floating_point() and out.numel() > SMALL_RESULT:
+                return
+            if out.layout is not torch.strided or out.device.type != "cpu":
+                return
+            size = out.numel() * out.element_size()
+            if size >= MAPPED_ZEROS and out.is_contiguous():
+                self._native.zero(out.data_ptr(), size)
+            else:
+                out.zero_()
+        elif isinstance(out, (tuple, list)):
+            for item in out:
+                self._settle(item)
 
     # -- the stack of modes, of this thread --------------------------------------------------------------------------
 
@@ -156,14 +174,3 @@ def _size_of_random(args):
     if isinstance(args[0], (list, tuple, torch.Size)):
         return tuple(args[0]), None
     return next(((tuple(a), None) for a in args if isinstance(a, (list, tuple, torch.Size))), (None, None))
-
-
-def _settle(out):
-    """Indices must be valid, and numbers that a script may read must be numbers."""
-    if isinstance(out, torch.Tensor):
-        if not out.is_floating_point() or out.numel() <= SMALL_RESULT:
-            if out.layout is torch.strided and out.device.type == "cpu":
-                out.zero_()
-    elif isinstance(out, (tuple, list)):
-        for item in out:
-            _settle(item)

@@ -58,6 +58,8 @@ class Native:
             library.peakmem_host_partly.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
             library.peakmem_host_resident.restype = ctypes.c_uint64
             library.peakmem_host_resident.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
+            library.peakmem_host_zero.restype = None
+            library.peakmem_host_zero.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
             library.peakmem_host_course.restype = ctypes.c_uint64
             library.peakmem_host_course.argtypes = [ctypes.POINTER(ctypes.POINTER(_Row))]
         except AttributeError as error:
@@ -66,6 +68,7 @@ class Native:
         self.look = library.peakmem_host_look
         self.reset_peak = library.peakmem_host_reset_peak
         self.partly = library.peakmem_host_partly
+        self.zero = library.peakmem_host_zero
         self.resident_of = library.peakmem_host_resident
 
     def skip_flag(self):
