@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shlex
 import statistics
 import subprocess
@@ -33,13 +34,17 @@ MIB = 2**20
 TMP = Path(tempfile.gettempdir()) / "peakmem-cpu-training"
 
 
+class JobFailed(Exception):
+    """A job can't be trained here, since a package is missing, say."""
+
+
 def words(text: str) -> list[str]:
     """The words of a command of a jobs file."""
     return shlex.split(text.format(here=HERE, tmp=TMP))
 
 
-def train(python: str, case: dict[str, Any]) -> tuple[int, float, int]:
-    """Run a job for real: VmHWM of its process, seconds, and the highest PSS of its tree (0 unless asked for)."""
+def train(python: str, case: dict[str, Any]) -> tuple[int, float, float, int]:
+    """Run a job for real: VmHWM of its process, seconds (wall, CPU), the highest PSS of its tree (0 unless asked for)."""
     started = time.monotonic()
     process = subprocess.Popen(
         [python, *words(case["command"])], env={**os.environ, **case.get("env", {})}, stdout=subprocess.DEVNULL
@@ -49,8 +54,8 @@ def train(python: str, case: dict[str, Any]) -> tuple[int, float, int]:
         threading.Thread(target=watch_tree, args=(process.pid, tree), daemon=True).start()
     _, status, usage = os.wait4(process.pid, 0)
     if status:
-        raise SystemExit(f"{case['name']} failed")
-    return usage.ru_maxrss * 1024, time.monotonic() - started, tree[0]
+        raise JobFailed
+    return usage.ru_maxrss * 1024, time.monotonic() - started, usage.ru_utime + usage.ru_stime, tree[0]
 
 
 def watch_tree(pid: int, highest: list[int]) -> None:
@@ -69,9 +74,9 @@ def watch_tree(pid: int, highest: list[int]) -> None:
         time.sleep(0.02)
 
 
-def forecast(python: str, case: dict[str, Any]) -> tuple[dict[str, Any], float]:
-    """Forecast a job: the JSON, and seconds of wall time."""
-    started = time.monotonic()
+def forecast(python: str, case: dict[str, Any]) -> tuple[dict[str, Any], float, float]:
+    """Forecast a job: the JSON, and seconds of wall and of CPU time."""
+    started, cpu = time.monotonic(), cpu_of_children()
     done = subprocess.run(
         [sys.executable, "-m", "peakmem", "run", "--device", "cpu", "--json", "-", "--", python, *words(case["command"])],
         env={**os.environ, **case.get("env", {})},
@@ -81,7 +86,13 @@ def forecast(python: str, case: dict[str, Any]) -> tuple[dict[str, Any], float]:
     )
     if done.returncode not in (0, 1):
         raise SystemExit(f"{case['name']} can't be forecast: {done.stderr[-2000:]}")
-    return json.loads(done.stdout), time.monotonic() - started
+    return json.loads(done.stdout), time.monotonic() - started, cpu_of_children() - cpu
+
+
+def cpu_of_children() -> float:
+    """CPU seconds of all that has ended below this process."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def truth(python: str, case: dict[str, Any], kept: dict[str, Any], file: Path) -> dict[str, Any]:
@@ -92,9 +103,10 @@ def truth(python: str, case: dict[str, Any], kept: dict[str, Any], file: Path) -
             subprocess.run([python, *words(case["before"])], check=True, stdout=subprocess.DEVNULL)
         runs = [train(python, case) for _ in range(RUNS)]
         kept[key] = {
-            "peaks": [peak for peak, _, _ in runs],
-            "seconds": min(seconds for _, seconds, _ in runs),
-            "tree": [tree for _, _, tree in runs],
+            "peaks": [peak for peak, *_ in runs],
+            "seconds": min(seconds for _, seconds, *_ in runs),
+            "cpu": min(cpu for _, _, cpu, _ in runs),
+            "tree": [tree for *_, tree in runs],
         }
         file.write_text(json.dumps(kept, indent=1))
     found: dict[str, Any] = kept[key]
@@ -114,20 +126,27 @@ def main() -> None:
     cases = [case for case in tomllib.loads(chosen.jobs.read_text())["case"] if chosen.only in case["name"]]
     kept = json.loads(chosen.truths.read_text()) if chosen.truths.exists() else {}
     rows = []
-    print(f"{'job':28} {'truth':>7} {'scatter':>8} {'forecast':>9} {'error':>7} {'real s':>7} {'fc. s':>6} {'own':>6}")
+    print(
+        f"{'job':28} {'truth':>7} {'scatter':>8} {'forecast':>9} {'error':>7} {'real s':>7} {'fc. s':>6} "
+        f"{'real CPU':>9} {'fc. CPU':>8} {'own':>6}"
+    )
     for case in cases:
-        real = truth(chosen.python, case, kept, chosen.truths)
+        try:
+            real = truth(chosen.python, case, kept, chosen.truths)
+        except JobFailed:
+            print(f"{case['name']:28} can't be trained here")
+            continue
         if chosen.truths_only:
             print(case["name"], [peak // MIB for peak in real["peaks"]], real["seconds"], flush=True)
             continue
-        said, seconds = forecast(chosen.python, case)
+        said, seconds, cpu = forecast(chosen.python, case)
         peak = statistics.median(real["peaks"])
         error = said["host"]["peak_rss"] / peak - 1
         scatter = (max(real["peaks"]) - min(real["peaks"])) / peak
-        rows.append((peak, error, real["seconds"], seconds, said["own_peak"]))
+        rows.append((peak, error, real["seconds"], seconds, said["own_peak"], cpu / real["cpu"]))
         print(
             f"{case['name']:28} {peak / MIB:7.0f} {scatter:8.1%} {said['host']['peak_rss'] / MIB:9.0f} {error:+7.1%} "
-            f"{real['seconds']:7.1f} {seconds:6.1f} {said['own_peak'] / MIB:6.0f}",
+            f"{real['seconds']:7.1f} {seconds:6.1f} {real['cpu']:9.1f} {cpu:8.1f} {said['own_peak'] / MIB:6.0f}",
             flush=True,
         )
         if case.get("tree"):
@@ -137,10 +156,11 @@ def main() -> None:
     if rows:
         errors = [abs(row[1]) for row in rows]
         large = [abs(row[1]) for row in rows if row[0] > 500 * MIB]
-        slow = [row[3] / row[2] for row in rows if row[2] > 10]
+        slow = [row for row in rows if row[2] > 10]
         print(f"\nmedian error {statistics.median(errors):.1%}, worst above 500 MiB {max(large, default=0):.1%}")
         if slow:
-            print(f"time of the forecast, of jobs over 10 s: at most {max(slow):.2f} of the real one")
+            wall, cpu = max(row[3] / row[2] for row in slow), max(row[5] for row in slow)
+            print(f"time of the forecast of jobs over 10 s: at most {wall:.2f} of the real one, {cpu:.2f} of its CPU time")
         print(f"largest forecasting process {max(row[4] for row in rows) / MIB:.0f} MiB")
 
 
