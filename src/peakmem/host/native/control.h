@@ -47,6 +47,8 @@ void peakmem_host_zero(uint64_t address, uint64_t size);
 uint64_t peakmem_host_resident(uint64_t address, uint64_t size);
 /* How resident memory went, thinned out; returns how many rows there are. */
 uint64_t peakmem_host_course(const struct peakmem_host_row **rows);
+/* Lets oneDNN's primitives be skipped with one thread too; 0 where there is no way to. PyTorch must be loaded. */
+int peakmem_host_redirect_onednn(void);
 /* Which of the stand-ins were used: names separated by blanks. */
 int peakmem_host_report(char *out, int n);
 

@@ -68,6 +68,7 @@ class Native:
         self.look = library.peakmem_host_look
         self.reset_peak = library.peakmem_host_reset_peak
         self.partly = library.peakmem_host_partly
+        self.redirect_onednn = library.peakmem_host_redirect_onednn
         self.zero = library.peakmem_host_zero
         self.resident_of = library.peakmem_host_resident
 

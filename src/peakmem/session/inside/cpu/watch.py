@@ -74,6 +74,8 @@ class CpuWatch:
         self._base = _resident()
         self._threads = torch.get_num_threads()
         self.native.look()
+        if self._threads == 1:
+            self.native.redirect_onednn()
         self.mode = SkipMode(self.native, recurrent.special(torch, self.native))
         checkpoints.install(torch)
         optimizer = importlib.import_module("torch.optim.optimizer")
