@@ -21,7 +21,7 @@ extern "C" void *__curbrk;
 namespace peakmem {
 
 __thread int t_skip __attribute__((tls_model("initial-exec")));
-static __thread uint64_t t_partly_size, t_partly_written;
+static __thread uint64_t t_partly_size, t_partly_written, t_partly_left;
 
 namespace {
 
@@ -338,15 +338,16 @@ void block_taken(void *block, size_t size, bool own_mapping) {
   }
   Block *b = place(p);
   if (!b) return;
-  if (size == t_partly_size && t_partly_written < size) size = t_partly_written;
+  if (t_partly_left && size == t_partly_size && t_partly_written <= size) size = t_partly_written, t_partly_left--;
   g.events++;
   g.live += size;
   *b = {p, size, 0, own_mapping};
   if (own_mapping) {
     b->pages = (size + kPage - 1) / kPage;
   } else if (is_mapped(block)) {
+    // Of a block that is not written at all, malloc's own header is.
     b->pages = (p + size + kPage - 1) / kPage - (p - 16) / kPage;
-  } else {
+  } else if (size) {
     set_heap(p, size, in_main_heap(block));
   }
   g.mapped += b->pages;
@@ -438,7 +439,8 @@ API uint64_t peakmem_host_peak_blocks(struct peakmem_host_block *out, uint64_t n
   return g.n_at_peak;
 }
 
-API void peakmem_host_partly(uint64_t size, uint64_t written) {
+API void peakmem_host_partly(uint64_t size, uint64_t written, uint64_t blocks) {
+  t_partly_left = blocks;
   t_partly_size = size;
   t_partly_written = written;
 }

@@ -39,8 +39,8 @@ void peakmem_host_read(struct peakmem_host_state *out);
 void peakmem_host_reset_peak(void);
 /* The blocks that were live at the highest peak of all, at most n; returns how many there were. */
 uint64_t peakmem_host_peak_blocks(struct peakmem_host_block *out, uint64_t n);
-/* From now on, of a block of exactly so many bytes this thread writes only a part; 0, 0: of none. */
-void peakmem_host_partly(uint64_t size, uint64_t written);
+/* Of the next so many blocks of exactly so many bytes this thread writes only a part; 0, 0, 0: of none. */
+void peakmem_host_partly(uint64_t size, uint64_t written, uint64_t blocks);
 /* Fills memory of the program's own with zeros that take no memory. */
 void peakmem_host_zero(uint64_t address, uint64_t size);
 /* Resident bytes of a live block, from /proc/self/pagemap. */

@@ -55,7 +55,7 @@ class Native:
             library.peakmem_host_peak_blocks.restype = ctypes.c_uint64
             library.peakmem_host_peak_blocks.argtypes = [ctypes.POINTER(_Block), ctypes.c_uint64]
             library.peakmem_host_partly.restype = None
-            library.peakmem_host_partly.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
+            library.peakmem_host_partly.argtypes = [ctypes.c_uint64] * 3
             library.peakmem_host_resident.restype = ctypes.c_uint64
             library.peakmem_host_resident.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
             library.peakmem_host_zero.restype = None

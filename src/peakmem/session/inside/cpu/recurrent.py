@@ -15,17 +15,17 @@ _local = threading.local()
 
 
 def special(torch, native):
-    """The handlers for `SkipMode`."""
+    """The handler for `SkipMode`."""
 
     def layer(skip, func, args, kwargs):
         written = _written(torch, native, func, args, kwargs)
         _counts["layers"] += 1
         if written is not None:
-            native.partly(*written)
+            native.partly(*written, 1)
         try:
             return skip(func, args, kwargs, settle=False)  # the workspace is no result
         finally:
-            native.partly(0, 0)
+            native.partly(0, 0, 0)
 
     return {"mkldnn_rnn_layer": layer}
 

@@ -13,7 +13,7 @@ from ..ending import describe_error
 from ..recording import FORMAT
 from ..steps import StepClock
 from ..writing import plain
-from . import checkpoints, recurrent
+from . import checkpoints, recurrent, unwritten
 from .mode import SkipMode
 from .roles import Roles
 
@@ -76,7 +76,7 @@ class CpuWatch:
         self.native.look()
         if self._threads == 1:
             self.native.redirect_onednn()
-        self.mode = SkipMode(self.native, recurrent.special(torch, self.native))
+        self.mode = SkipMode(self.native, {**recurrent.special(torch, self.native), **unwritten.special(self.native)})
         checkpoints.install(torch)
         optimizer = importlib.import_module("torch.optim.optimizer")
         optimizer.register_optimizer_step_pre_hook(self._before_optimizer)
