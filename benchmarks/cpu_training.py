@@ -30,11 +30,12 @@ except ModuleNotFoundError:
 
 HERE = Path(__file__).resolve().parent
 RUNS = 3
+PREDICT = (sys.executable, "-m", "peakmem", "run", "--device", "cpu", "--json", "-", "--")
 MIB = 2**20
 TMP = Path(tempfile.gettempdir()) / "peakmem-cpu-training"
 
 
-class JobFailed(Exception):
+class JobError(Exception):
     """A job can't be trained here, since a package is missing, say."""
 
 
@@ -44,7 +45,7 @@ def words(text: str) -> list[str]:
 
 
 def train(python: str, case: dict[str, Any]) -> tuple[int, float, float, int]:
-    """Run a job for real: VmHWM of its process, seconds (wall, CPU), the highest PSS of its tree (0 unless asked for)."""
+    """Run a job for real: VmHWM of its process, seconds (wall, CPU), highest PSS of its tree (0 unless asked for)."""
     started = time.monotonic()
     process = subprocess.Popen(
         [python, *words(case["command"])], env={**os.environ, **case.get("env", {})}, stdout=subprocess.DEVNULL
@@ -54,7 +55,7 @@ def train(python: str, case: dict[str, Any]) -> tuple[int, float, float, int]:
         threading.Thread(target=watch_tree, args=(process.pid, tree), daemon=True).start()
     _, status, usage = os.wait4(process.pid, 0)
     if status:
-        raise JobFailed
+        raise JobError
     return usage.ru_maxrss * 1024, time.monotonic() - started, usage.ru_utime + usage.ru_stime, tree[0]
 
 
@@ -78,7 +79,19 @@ def forecast(python: str, case: dict[str, Any]) -> tuple[dict[str, Any], float, 
     """Forecast a job: the JSON, and seconds of wall and of CPU time."""
     started, cpu = time.monotonic(), cpu_of_children()
     done = subprocess.run(
-        [sys.executable, "-m", "peakmem", "run", "--device", "cpu", "--json", "-", "--", python, *words(case["command"])],
+        [
+            sys.executable,
+            "-m",
+            "peakmem",
+            "run",
+            "--device",
+            "cpu",
+            "--json",
+            "-",
+            "--",
+            python,
+            *words(case["command"]),
+        ],
         env={**os.environ, **case.get("env", {})},
         capture_output=True,
         text=True,
@@ -133,7 +146,7 @@ def main() -> None:
     for case in cases:
         try:
             real = truth(chosen.python, case, kept, chosen.truths)
-        except JobFailed:
+        except JobError:
             print(f"{case['name']:28} can't be trained here")
             continue
         if chosen.truths_only:
@@ -152,7 +165,9 @@ def main() -> None:
         if case.get("tree"):
             tree = statistics.median(real["tree"])
             forecast_tree = said["host"]["tree_rss"] or 0
-            print(f"{'  its tree':28} {tree / MIB:7.0f} {'':8} {forecast_tree / MIB:9.0f} {forecast_tree / tree - 1:+7.1%}")
+            print(
+                f"{'  its tree':28} {tree / MIB:7.0f} {'':8} {forecast_tree / MIB:9.0f} {forecast_tree / tree - 1:+7.1%}"
+            )
     if rows:
         errors = [abs(row[1]) for row in rows]
         large = [abs(row[1]) for row in rows if row[0] > 500 * MIB]
@@ -160,7 +175,9 @@ def main() -> None:
         print(f"\nmedian error {statistics.median(errors):.1%}, worst above 500 MiB {max(large, default=0):.1%}")
         if slow:
             wall, cpu = max(row[3] / row[2] for row in slow), max(row[5] for row in slow)
-            print(f"time of the forecast of jobs over 10 s: at most {wall:.2f} of the real one, {cpu:.2f} of its CPU time")
+            print(
+                f"time of the forecast of jobs over 10 s: at most {wall:.2f} of the real one, {cpu:.2f} of its CPU time"
+            )
         print(f"largest forecasting process {max(row[4] for row in rows) / MIB:.0f} MiB")
 
 

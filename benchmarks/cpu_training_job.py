@@ -1,13 +1,14 @@
 """A training job for `cpu_training.py`: three steps of a model of a kind, on the CPU.
 
-    python cpu_training_job.py --model transformer --width 512 --layers 6 --batch 8 --optimizer adamw
+python cpu_training_job.py --model transformer --width 512 --layers 6 --batch 8 --optimizer adamw
 """
 
 import argparse
+import itertools
 
 import torch
 import torch.nn as nn
-import torch.nn.functional as F
+from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
 
@@ -74,7 +75,7 @@ def build(a):
     classes = lambda *shape: lambda: (torch.randn(*shape), torch.randint(a.outputs, ()))  # noqa: E731
     if a.model == "dense":
         widths = [a.inputs, *[a.width] * a.layers]
-        hidden = [part for m, n in zip(widths, widths[1:]) for part in (nn.Linear(m, n), nn.ReLU())]
+        hidden = [part for m, n in itertools.pairwise(widths) for part in (nn.Linear(m, n), nn.ReLU())]
         return nn.Sequential(*hidden, nn.Linear(a.width, a.outputs)), classes(a.inputs)
     if a.model == "cnn2d":
         return convolutions(a, 2), classes(3, a.size, a.size)
@@ -123,14 +124,13 @@ def main():
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         del state
-    for _step, (x, y) in zip(
-        range(a.steps), DataLoader(Samples(make, a.batch * a.steps), a.batch, num_workers=a.workers)
-    ):
+    loader = DataLoader(Samples(make, a.batch * a.steps), a.batch, num_workers=a.workers)
+    for x, y in loader:
         optimizer.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=a.bf16):
             out = model(x)
             out = out.logits if hasattr(out, "logits") else out
-            loss = F.cross_entropy(out.flatten(0, -2).float(), y.flatten())
+            loss = functional.cross_entropy(out.flatten(0, -2).float(), y.flatten())
         loss.backward()
         optimizer.step()
         print(f"loss {loss.item():.3f}", flush=True)

@@ -1,4 +1,4 @@
-"""The `CpuForecast`: what training on the CPU takes of the host's memory, and whether that is there. Sizes are bytes."""
+"""The `CpuForecast`: what training on the CPU takes of the host's memory, and whether it fits. Sizes are bytes."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from peakmem import __version__
 from peakmem.forecast.build import script_error
 from peakmem.forecast.cpu import CpuForecast
 from peakmem.forecast.host import Host, HostCourse, HostPart, HostStep
-from peakmem.forecast.model import Assumption, judge
+from peakmem.forecast.model import Assumption, Verdict, judge
 from peakmem.host.library import CpuFacts
 from peakmem.host.limits import Limit
 from peakmem.host.measurement import ProcessPeak
@@ -63,13 +63,15 @@ def build_cpu_forecast(
         phase=highest["phase"],
     )
     taken = peak if tree is None else tree
-    verdict = "fits" if limit is None else "does_not_fit" if taken > limit.bytes else None
+    verdict: Verdict = "fits"
+    if limit is not None:
+        verdict = judge(used=taken, total=limit.bytes, failed=taken > limit.bytes)
     return CpuForecast(
         peakmem=__version__,
         torch=recording["torch"],
         libc=facts.libc,
         command=command,
-        verdict=verdict or judge(used=taken, total=limit.bytes if limit else taken, failed=False),
+        verdict=verdict,
         host=host,
         steady=bool(recording["steady"]),
         stopped="failed" if recording["error"] else recording["reason"],

@@ -24,7 +24,7 @@ def print_cpu_forecast(forecast: CpuForecast, console: Console) -> None:
     parts: list[RenderableType] = [_headline(forecast), Text(), _statement(forecast.host), Text()]
     if forecast.host.steps:
         parts += [_steps(forecast), Text()]
-    parts += _course(forecast.host) + _remarks(forecast)
+    parts += [*_course(forecast.host), *_remarks(forecast)]
     with console.capture() as capture:
         console.print(Padding(Group(*parts), (1, 0, 0, 1), expand=False))
     console.file.write("".join(line.rstrip() + "\n" for line in capture.get().splitlines()))
@@ -109,9 +109,7 @@ def _remarks(forecast: CpuForecast) -> list[Text]:
     if host.phase is not None and host.step is not None:
         lines.append(Text(f"the peak is reached in step {host.step + 1}, {host.phase}"))
     threads = f"{host.threads} thread{'s' if host.threads != 1 else ''}"
-    lines.append(
-        Text(f"{threads}, torch {forecast.torch}, {forecast.libc}, {forecast.seconds:.1f} s", style="dim")
-    )
+    lines.append(Text(f"{threads}, torch {forecast.torch}, {forecast.libc}, {forecast.seconds:.1f} s", style="dim"))
     for note in forecast.notes:
         lines.append(Text(f"note: {note}", style="dim"))
     if forecast.assumptions:

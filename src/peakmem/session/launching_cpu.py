@@ -1,4 +1,4 @@
-"""A run of a command on the CPU with the computing left out: the library built, the environment made, the books read."""
+"""A run of a command on the CPU with the computing left out: library built, environment made, books read."""
 
 from __future__ import annotations
 

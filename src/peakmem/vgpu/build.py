@@ -1,5 +1,6 @@
-"""Build peakmem's native libraries on first use, and keep them in the user's cache folder: the virtual GPU's, and the one
-that watches malloc on the host (`host/library.py`).
+"""Build peakmem's native libraries on first use, and keep them in the user's cache folder.
+
+They are the virtual GPU's, and the one that watches malloc on the host (`host/library.py`).
 
 One library serves every CUDA 12 and CUDA 13 build of PyTorch, so the cache is keyed by the sources and the flags alone.
 """
@@ -57,9 +58,7 @@ class Library:
     seconds: int = 15
 
 
-VGPU = Library(
-    name=LIBRARY, what="the virtual GPU", sources=NATIVE, prebuilt=PREBUILT, cache="vgpu", aliases=ALIASES
-)
+VGPU = Library(name=LIBRARY, what="the virtual GPU", sources=NATIVE, prebuilt=PREBUILT, cache="vgpu", aliases=ALIASES)
 
 COMPILE_FLAGS = (
     "-O1",

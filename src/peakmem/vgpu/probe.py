@@ -20,8 +20,8 @@ _INSTALL = (
 # Runs in the other interpreter: standard library only, and the package is found but not imported.
 _SCRIPT = r"""
 import importlib.util, json, os, platform, sys
-out = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.system(), "libc": platform.libc_ver(),
-       "torch": None}
+out = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.system(), "torch": None}
+out["libc"] = platform.libc_ver()
 try:
     spec = importlib.util.find_spec("torch")
 except Exception:

@@ -8,9 +8,8 @@ SMALLEST = 1 << 20
 
 def install(torch):
     """Take the place of the reader of zip files that `torch.load` uses."""
-    reader = torch._C.PyTorchFileReader
 
-    class PeakmemFileReader(reader):
+    class PeakmemFileReader(torch._C.PyTorchFileReader):
         """Gives storages of floats their memory, and no content."""
 
         def get_storage_from_record(self, name, numel, dtype):

@@ -14,7 +14,7 @@ _pop = torch._C._pop_torch_dispatch_stack
 _push = torch._C._push_on_torch_dispatch_stack
 
 SMALL_RESULT = 4096
-"""Elements up to which the result of a skipped operator is filled with zeros: what a script reads is no chance number."""
+"""Elements up to which the result of a skipped operator is filled with zeros: what a script reads is no accident."""
 MAPPED_ZEROS = 1 << 16
 """Bytes from which on integers of a result are made zero by giving their pages back: it costs no memory."""
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 class _State(ctypes.Structure):
     _fields_ = tuple(
-        (name, ctypes.c_uint64) for name in ("live", "mapped", "heap", "outside", "peak", "peak_live", "peak_outside", "events")
+        (name, ctypes.c_uint64)
+        for name in ("live", "mapped", "heap", "outside", "peak", "peak_live", "peak_outside", "events")
     )
 
 
@@ -80,7 +81,7 @@ class Native:
         """What the books say now."""
         state = _State()
         self._library.peakmem_host_read(ctypes.byref(state))
-        return State(*(getattr(state, name) for name, _ in _State._fields_))
+        return State(*(getattr(state, field[0]) for field in _State._fields_))
 
     def peak_blocks(self):
         """Address and size of the blocks that were live at the highest peak."""

@@ -2,8 +2,8 @@
 
 The workspace (the fourth result of `mkldnn_rnn_layer`) has room for what none of PyTorch's calls writes: of 128 MB for
 an LSTM of 64 steps, 32 sequences and 1,024 units 46 MB are ever resident (PyTorch 2.13.0). How much is written grows by
-the same amount with each step of the sequence, so the layer is computed for two short sequences, whose written pages are
-looked at.
+the same amount with each step of the sequence, so the layer is computed for two short sequences, whose pages are looked
+at.
 """
 
 import threading

@@ -10,7 +10,7 @@ class Roles:
         self._torch = torch
         self._known = {}  # address of a storage -> (role, bytes)
         self._blocks = None
-        self.found = {}  # role -> [bytes, blocks]
+        self.found: dict = {}  # role -> [bytes, blocks]
 
     def gradients(self, optimizer):
         """Right before an optimizer steps: parameters and gradients are where they are."""

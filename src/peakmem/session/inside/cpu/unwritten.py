@@ -1,6 +1,6 @@
 """Operators that take memory which they give back without having written it.
 
-Found by looking at the resident pages of each block when it is given back, in real trainings (PyTorch 2.13.0 and 2.14.1):
+Found by looking at the resident pages of each block when it is given back, in real trainings (PyTorch 2.13 and 2.14.1):
 of all operators of dense, convolutional and recurrent networks and of transformers, one does.
 """
 

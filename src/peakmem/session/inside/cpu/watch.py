@@ -60,7 +60,7 @@ class CpuWatch:
         self._phases = {}  # of this step: phase -> (highest resident, live then)
         self._steps = []
         self._marks = []
-        self._highest = {"resident": 0}
+        self._highest: dict = {"resident": 0}
         self._roles = Roles(torch)
         self._optimizers: weakref.WeakSet = weakref.WeakSet()
         self._lock = threading.RLock()
