@@ -89,23 +89,23 @@ def _parts(recording: dict[str, Any], peak: int) -> tuple[HostPart, ...]:
     held = peak - live - base - outside
     return (
         HostPart(
-            name="interpreter and libraries",
+            name="libraries",
             bytes=base,
             source="measured",
-            note="Python and torch as imported, before the script went on",
+            note="Python and torch, as imported",
         ),
         HostPart(
-            name="script and kernels",
+            name="loaded later",
             bytes=outside,
             source="measured",
-            note="what the script loaded besides, kernels' code, matrix buffers of MKL, threads' stacks",
+            note="modules, kernels' code, MKL's buffers",
         ),
-        HostPart(name="tensors", bytes=live, source="counted", note="asked of malloc and in use"),
+        HostPart(name="tensors", bytes=live, source="counted", note="in use"),
         HostPart(
             name="heap held",
             bytes=held,
             source="counted",
-            note="free, but not given back by malloc; and rounding to pages",
+            note="free, but kept by malloc",
         ),
     )
 

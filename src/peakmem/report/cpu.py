@@ -15,6 +15,8 @@ from peakmem.units import format_size
 _VERDICT_STYLES = {"fits": "bold green", "tight": "bold yellow", "does_not_fit": "bold red"}
 _PHASES = ("forward", "backward", "optimizer")
 MOST_STEPS_SHOWN = 6
+_SHORT = {"activation or temporary": "other"}
+_BY_HAND = ("parameter", "gradient", "optimizer state")
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _WIDTH = 64
 
@@ -59,12 +61,13 @@ def _statement(host: Host) -> Table:
     table.add_column(style="dim")
     for index, part in enumerate(host.parts):
         sign = "+ " if index else ""
-        table.add_row(part.name, f"{sign}{format_size(part.bytes)}", f"{part.bytes:,}", f"{part.source}: {part.note}")
+        table.add_row(part.name, f"{sign}{format_size(part.bytes)}", f"{part.bytes:,}", f"{part.note}, {part.source}")
         if part.name == "tensors":
             for role in host.roles:
-                table.add_row(f"  {role.name}", Text(format_size(role.bytes), style="dim"), f"{role.bytes:,}", "")
+                name = f"  {_SHORT.get(role.name, role.name)}"
+                table.add_row(name, Text(format_size(role.bytes), style="dim"), f"{role.bytes:,}", "")
     table.add_row(
-        Text("resident", style="bold"), format_size(host.peak_rss), f"{host.peak_rss:,}", "VmHWM in /proc/PID/status"
+        Text("resident", style="bold"), format_size(host.peak_rss), f"{host.peak_rss:,}", "VmHWM of /proc/PID/status"
     )
     return table
 
@@ -108,6 +111,10 @@ def _remarks(forecast: CpuForecast) -> list[Text]:
     lines, host = [], forecast.host
     if host.phase is not None and host.step is not None:
         lines.append(Text(f"the peak is reached in step {host.step + 1}, {host.phase}"))
+    by_hand = sum(role.bytes for role in host.roles if role.name in _BY_HAND)
+    if by_hand:
+        share = f"{by_hand / host.peak_rss:.1%}".replace("%", " %")
+        lines.append(Text(f"a count by hand of parameters, gradients and optimizer states: {format_size(by_hand)}, {share}"))
     threads = f"{host.threads} thread{'s' if host.threads != 1 else ''}"
     lines.append(Text(f"{threads}, torch {forecast.torch}, {forecast.libc}, {forecast.seconds:.1f} s", style="dim"))
     for note in forecast.notes:

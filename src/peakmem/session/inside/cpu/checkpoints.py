@@ -9,7 +9,7 @@ SMALLEST = 1 << 20
 def install(torch):
     """Take the place of the reader of zip files that `torch.load` uses."""
 
-    class PeakmemFileReader(torch._C.PyTorchFileReader):
+    class PeakmemFileReader(torch._C.PyTorchFileReader):  # type: ignore[name-defined]
         """Gives storages of floats their memory, and no content."""
 
         def get_storage_from_record(self, name, numel, dtype):

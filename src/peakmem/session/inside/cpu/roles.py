@@ -32,7 +32,7 @@ class Roles:
         if blocks == self._blocks:
             return
         self._blocks = blocks
-        found = {}
+        found: dict = {}
         for address, size in blocks:
             role = self._known.get(address, ("", 0))[0]
             row = found.setdefault(role or "activation or temporary", [0, 0])
