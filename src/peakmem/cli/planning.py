@@ -25,6 +25,7 @@ class RunOptions:
     """The options of `peakmem run`, as they were typed."""
 
     command: tuple[str, ...]
+    device: str = "gpu"
     gpu: str | None = None
     memory: str | None = None
     steps: str = "auto"
@@ -75,7 +76,7 @@ def plan_run(options: RunOptions) -> tuple[Run, Card]:
             hint="give more --memory, or a smaller --context",
         )
     question = Question(
-        steps=_steps(options.steps),
+        steps=checked_steps(options.steps),
         assume=options.assume,
         changes=_checked_changes(options.changes),
         build_on_device=options.build_on_device,
@@ -119,7 +120,8 @@ def _checked_changes(changes: tuple[str, ...]) -> tuple[str, ...]:
     return changes
 
 
-def _steps(text: str) -> str:
+def checked_steps(text: str) -> str:
+    """The text of `--steps`, if it is one; else a PeakmemError."""
     if text in ("auto", "all") or (text.isdecimal() and int(text) > 0):
         return text
     raise PeakmemError(

@@ -21,8 +21,14 @@ class _Command(click.Command):
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
     epilog="Exit codes: 0 it fits, 1 it does not fit, 2 bad input, 3 the script itself failed, 130 interrupted.",
 )
+@click.option("--device", type=click.Choice(["gpu", "cpu"]), default="gpu", show_default=True,
+              help="What it trains on: a card, or the processor and the host's memory.")  # fmt: skip
 @click.option("--gpu", metavar="NAME", help="The card: 4090, a100-80, t4, ... (peakmem gpus lists them). [A100 80GB]")
-@click.option("--memory", metavar="SIZE", help="Total memory of the card instead of its own, such as 24GiB.")
+@click.option(
+    "--memory",
+    metavar="SIZE",
+    help="Memory of the card, or with --device cpu of the machine, instead of its own: 24GiB.",
+)
 @click.option(
     "--steps",
     default="auto",
@@ -89,6 +95,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     peakmem run train.py --epochs 1
     peakmem run --gpu 4090 -- python train.py
     peakmem run --gpu t4 --json - -- torchrun train.py
+    peakmem run --device cpu -- python train.py
     peakmem run --measure -- python train.py
 
     The script is run as it is, with the PyTorch that it would use anyway, and is ended once the peak is steady.
@@ -103,6 +110,10 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         ctx.exit(run_measured(RunOptions(**options)))
     if options["against"] is not None:
         raise PeakmemError("--against needs a real run beside it", hint="add --measure, or use peakmem diff")
+    if options["device"] == "cpu":
+        from peakmem.cli.running_cpu import run_on_cpu
+
+        ctx.exit(run_on_cpu(RunOptions(**options)))
     from peakmem.cli.running import run
 
     ctx.exit(run(RunOptions(**options)))

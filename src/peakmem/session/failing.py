@@ -94,3 +94,40 @@ def nothing_seen(ended: Ended, run: Run) -> PeakmemError:
     if set(run.command[1:]) & {"-I", "-E", "-S", "-i"}:
         hint = "python -I, -E and -S and env -i keep peakmem out of the process: leave these options out"
     return PeakmemError(f"{words} ended without importing PyTorch", hint=hint)
+
+
+def nothing_seen_on_cpu(ended: Ended, command: tuple[str, ...], *, timeout: float | None) -> PeakmemError:
+    """Why no process that trained on the CPU left a recording."""
+    events = {line["event"]: line for line in ended.outcome.progress}
+    shown = "\n".join(ended.last_lines[-15:])
+    words = " ".join(command)
+    if ended.interrupted:
+        return PeakmemError("interrupted before the script had trained", exit_code=ExitCode.INTERRUPTED)
+    if "unwritten" in events:
+        reason = events["unwritten"]["reason"]
+        return PeakmemError(
+            f"what the run showed could not be written: {reason}", hint="make room in the temporary folder (TMPDIR)"
+        )
+    if "broken" in events:
+        return PeakmemError(
+            f"peakmem could not put together what the run showed: {events['broken']['reason']}",
+            hint="this is a fault of peakmem's: please report it with the script",
+        )
+    if "no_library" in events:
+        return PeakmemError(
+            "the library that watches malloc is not in the process that trains",
+            hint="something on the way took LD_PRELOAD out of the environment (sudo, env -i, a container)",
+        )
+    if ended.timed_out:
+        return PeakmemError(
+            f"{words} was stopped after {timeout:g} s and had not trained", exit_code=ExitCode.SCRIPT_FAILED
+        )
+    if ended.exit_code:
+        how = f"signal {-ended.exit_code}" if ended.exit_code < 0 else f"exit code {ended.exit_code}"
+        return PeakmemError(
+            f"{words} ended with {how} before it could be measured", hint=shown, exit_code=ExitCode.SCRIPT_FAILED
+        )
+    hint = "give the command that trains"
+    if set(command[1:]) & {"-I", "-E", "-S", "-i"}:
+        hint = "python -I, -E and -S and env -i keep peakmem out of the process: leave these options out"
+    return PeakmemError(f"{words} ended without importing PyTorch", hint=hint)

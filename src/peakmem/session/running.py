@@ -45,6 +45,7 @@ class Question:
     no_weights: bool = False
     assume: str = ""
     changes: tuple[str, ...] = ()
+    device: str = "gpu"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

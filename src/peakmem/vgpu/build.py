@@ -1,4 +1,6 @@
-"""Build the virtual GPU's library on first use, and keep it in the user's cache folder.
+"""Build peakmem's native libraries on first use, and keep them in the user's cache folder.
+
+They are the virtual GPU's, and the one that watches malloc on the host (`host/library.py`).
 
 One library serves every CUDA 12 and CUDA 13 build of PyTorch, so the cache is keyed by the sources and the flags alone.
 """
@@ -21,6 +23,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from peakmem.errors import PeakmemError
@@ -40,6 +43,55 @@ TENSORFLOW_CUDNN = "libcudnn.so.9"
 
 NATIVE = Path(__file__).parent / "native"
 PREBUILT = Path(__file__).parent / "prebuilt"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Library:
+    """A native library of peakmem's.
+
+    Attributes:
+        name: of the file.
+        what: in words.
+        sources: folder of the sources.
+        prebuilt: folder of what came with the package.
+        cache: name of its folder in the user's cache.
+        aliases: names under which programs look for it.
+        seconds: about how long the build takes.
+        beside: makes what else goes into its folder, given that folder, one for what is on the way, and the library
+            that came with the package, if it did.
+    """
+
+    name: str
+    what: str
+    sources: Path
+    prebuilt: Path
+    cache: str
+    aliases: tuple[str, ...] = ()
+    seconds: int = 15
+    beside: Callable[[Path, Path, Path | None], None] | None = None
+
+
+def _names_for_tensorflow(result: Path, work: Path, prebuilt: Path | None) -> None:
+    """Make the folder with the names under which TensorFlow opens the libraries of CUDA."""
+    cudnn = result / TENSORFLOW / TENSORFLOW_CUDNN
+    cudnn.parent.mkdir()
+    if prebuilt is None:
+        compile_tensorflow_library(cudnn, library=result / LIBRARY, work=work)
+    elif (prebuilt.parent / TENSORFLOW_CUDNN).exists():
+        shutil.copyfile(prebuilt.parent / TENSORFLOW_CUDNN, cudnn)
+    for alias in TENSORFLOW_ALIASES:
+        os.link(result / LIBRARY, result / TENSORFLOW / alias)
+
+
+VGPU = Library(
+    name=LIBRARY,
+    what="the virtual GPU",
+    sources=NATIVE,
+    prebuilt=PREBUILT,
+    cache="vgpu",
+    aliases=ALIASES,
+    beside=_names_for_tensorflow,
+)
 
 COMPILE_FLAGS = (
     "-O1",
@@ -88,58 +140,61 @@ def source_hash(folder: Path = NATIVE) -> str:
     return digest.hexdigest()[:24]
 
 
-def ensure_library(facts: TorchFacts | None = None, *, progress: Progress | None = None) -> Path:
+def ensure_library(
+    facts: TorchFacts | None = None, *, progress: Progress | None = None, library: Library = VGPU
+) -> Path:
     """Give the path of the built library; builds it if it is not there yet.
 
     Args:
         facts: the PyTorch it is for; every supported one gets the same library.
         progress: called with a line of text while something takes time.
+        library: which one.
 
     Raises:
         PeakmemError: there is no compiler, or it fails.
     """
     del facts
     say = progress or _silent
-    key = source_hash()
+    key = source_hash(library.sources)
     failures: list[str] = []
-    for folder in _cache_folders():
+    for folder in _cache_folders(library):
         target = folder / key
-        if _is_complete(target):
+        if _is_complete(target, library):
             _note_use(target)
-            return target / LIBRARY
+            return target / library.name
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with _locked(folder / f"{key}.lock", say):
-                if not _is_complete(target):
-                    _make(folder, target, say)
+            with _locked(folder / f"{key}.lock", say, library):
+                if not _is_complete(target, library):
+                    _make(folder, target, say, library)
         except OSError as error:
             failures.append(f"{folder}: {error.strerror or error}")
             continue
         if failures:
             warnings.warn(
-                f"the virtual GPU was built in {folder}, where it may be lost ({'; '.join(failures)}); "
+                f"{library.what} was built in {folder}, where it may be lost ({'; '.join(failures)}); "
                 "set XDG_CACHE_HOME to a folder that can be written",
                 RuntimeWarning,
                 stacklevel=2,
             )
-        return target / LIBRARY
+        return target / library.name
     raise PeakmemError(
-        f"no folder can hold the virtual GPU's library ({'; '.join(failures)})",
+        f"no folder can hold the library {library.name} ({'; '.join(failures)})",
         hint="make room, or set XDG_CACHE_HOME to a folder that can be written",
     )
 
 
-def _cache_folders() -> Iterator[Path]:
+def _cache_folders(library: Library = VGPU) -> Iterator[Path]:
     import platformdirs
 
-    folders = [Path(platformdirs.user_cache_dir("peakmem", appauthor=False)) / "vgpu"]
-    folders.append(Path(tempfile.gettempdir()) / f"peakmem-{os.getuid()}" / "vgpu")
+    folders = [Path(platformdirs.user_cache_dir("peakmem", appauthor=False)) / library.cache]
+    folders.append(Path(tempfile.gettempdir()) / f"peakmem-{os.getuid()}" / library.cache)
     # The loader splits its variables at colons and semicolons, and knows no quoting.
     yield from (folder for folder in folders if not any(c in str(folder) for c in ":;"))
 
 
-def _is_complete(target: Path) -> bool:
-    return all((target / name).exists() for name in (LIBRARY, *ALIASES)) and _is_ours(target)
+def _is_complete(target: Path, library: Library) -> bool:
+    return all((target / name).exists() for name in (library.name, *library.aliases)) and _is_ours(target)
 
 
 def _is_ours(path: Path) -> bool:
@@ -148,44 +203,39 @@ def _is_ours(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _locked(path: Path, say: Progress) -> Iterator[None]:
+def _locked(path: Path, say: Progress, library: Library) -> Iterator[None]:
     """Hold a lock among processes; it goes with the process. Where locks are not known, the rename alone is safe."""
     with path.open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("another process is building the virtual GPU, waiting for it")
+            say(f"another process is building {library.what}, waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         except OSError:
             pass
         yield
 
 
-def _make(folder: Path, target: Path, say: Progress) -> None:
+def _make(folder: Path, target: Path, say: Progress, library: Library) -> None:
     for stale in folder.glob(f"{target.name}.building-*"):  # of a build that was killed: the lock is ours
         shutil.rmtree(stale, ignore_errors=True)
     work = Path(tempfile.mkdtemp(prefix=f"{target.name}.building-", dir=folder))
     try:
         result = work / "result"
         result.mkdir()
-        prebuilt = find_prebuilt()
-        cudnn = result / TENSORFLOW / TENSORFLOW_CUDNN
-        cudnn.parent.mkdir()
+        prebuilt = find_prebuilt(library=library)
         if prebuilt is not None:
-            shutil.copyfile(prebuilt, result / LIBRARY)
-            if (prebuilt.parent / TENSORFLOW_CUDNN).exists():
-                shutil.copyfile(prebuilt.parent / TENSORFLOW_CUDNN, cudnn)
+            shutil.copyfile(prebuilt, result / library.name)
         else:
-            compile_library(result / LIBRARY, work=work, progress=say)
-            compile_tensorflow_library(cudnn, library=result / LIBRARY, work=work)
-        for alias in TENSORFLOW_ALIASES:
-            os.link(result / LIBRARY, result / TENSORFLOW / alias)
-        for alias in ALIASES:
+            compile_library(result / library.name, work=work, progress=say, library=library)
+        if library.beside is not None:
+            library.beside(result, work, prebuilt)
+        for alias in library.aliases:
             # The same file: the loader then knows them as one library.
             try:
-                (result / alias).symlink_to(LIBRARY)
+                (result / alias).symlink_to(library.name)
             except OSError:
-                os.link(result / LIBRARY, result / alias)
+                os.link(result / library.name, result / alias)
         if target.exists():
             shutil.rmtree(target, ignore_errors=True)
         result.rename(target)
@@ -215,14 +265,14 @@ def _prune(folder: Path, *, keep: Path) -> None:
                 path.with_name(f"{path.name}.lock").unlink()
 
 
-def find_prebuilt(folder: Path = PREBUILT) -> Path | None:
+def find_prebuilt(folder: Path | None = None, *, library: Library = VGPU) -> Path | None:
     """The library that came with the package, if it was built from these very sources."""
-    library = folder / platform.machine() / LIBRARY
+    path = (folder or library.prebuilt) / platform.machine() / library.name
     try:
-        recorded = (library.parent / "source-hash").read_text().strip()
+        recorded = (path.parent / "source-hash").read_text().strip()
     except OSError:
         return None
-    return library if library.exists() and recorded == source_hash() else None
+    return path if path.exists() and recorded == source_hash(library.sources) else None
 
 
 def find_compiler() -> tuple[str, ...] | None:
@@ -245,30 +295,39 @@ def is_zig(compiler: Sequence[str] | None) -> bool:
     return compiler is not None and "ziglang" in compiler
 
 
-def compile_library(output: Path, *, work: Path, progress: Progress | None = None, sources: Path = NATIVE) -> None:
+def compile_library(
+    output: Path,
+    *,
+    work: Path,
+    progress: Progress | None = None,
+    sources: Path | None = None,
+    library: Library = VGPU,
+) -> None:
     """Compile the sources into one shared library.
 
     Args:
         output: the library to write.
         work: a folder for what comes in between; the caller removes it.
         progress: called with a line of text.
-        sources: the folder of the sources.
+        sources: the folder of the sources; None: the library's own.
+        library: which one.
 
     Raises:
         PeakmemError: there is no compiler, or it refuses the sources.
         OSError: the disk is full or can't be written.
     """
     say = progress or _silent
+    sources = sources or library.sources
     compiler = find_compiler()
     if compiler is None:
         raise PeakmemError(
-            "the virtual GPU has to be built once, and no C++ compiler was found (CXX, c++, g++, clang++)",
+            f"{library.what} has to be built once, and no C++ compiler was found (CXX, c++, g++, clang++)",
             hint="pip install 'peakmem[compiler]'",
         )
     units = [path for path in source_files(sources) if path.suffix == ".cpp"]
     objects = [work / f"{unit.stem}.o" for unit in units]
-    duration = "some minutes" if is_zig(compiler) else "about 15 s"
-    say(f"building the virtual GPU (once, {duration}) with {' '.join(compiler)}")
+    duration = "some minutes" if is_zig(compiler) else f"about {library.seconds} s"
+    say(f"building {library.what} (once, {duration}) with {' '.join(compiler)}")
 
     def compile_unit(unit: Path, result: Path) -> None:
         _run([*compiler, *COMPILE_FLAGS, "-I", str(sources), "-c", str(unit), "-o", str(result)], work)
@@ -277,7 +336,7 @@ def compile_library(output: Path, *, work: Path, progress: Progress | None = Non
         for _ in pool.map(compile_unit, units, objects):
             pass
     exports = f"-Wl,--version-script={sources / 'exports.map'}"
-    link = [*compiler, "-shared", "-o", str(output), f"-Wl,-soname,{LIBRARY}", exports, *map(str, objects)]
+    link = [*compiler, "-shared", "-o", str(output), f"-Wl,-soname,{library.name}", exports, *map(str, objects)]
     try:
         _run([*link, *LINK_FLAGS, *LINK_LIBRARIES], work)
     except PeakmemError:

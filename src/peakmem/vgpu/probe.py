@@ -21,6 +21,7 @@ _INSTALL = (
 _SCRIPT = r"""
 import importlib.util, json, os, platform, sys
 out = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.system(), "torch": None}
+out["libc"] = platform.libc_ver()
 try:
     spec = importlib.util.find_spec("torch")
 except Exception:
@@ -109,6 +110,15 @@ def probe(python: str | os.PathLike[str] | None = None) -> TorchFacts:
         PeakmemError: there is none, or it is no CUDA build for Linux.
     """
     interpreter = find_interpreter(python)
+    return read_facts(look(interpreter), python=interpreter)
+
+
+def look(interpreter: Path) -> dict[str, object]:
+    """Run the probe in an interpreter.
+
+    Raises:
+        PeakmemError: it is no working one.
+    """
     environment = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "PEAKMEM_SESSION")}
     try:
         done = subprocess.run(
@@ -125,7 +135,8 @@ def probe(python: str | os.PathLike[str] | None = None) -> TorchFacts:
             f"{interpreter} is no working Python interpreter: {last}",
             hint="give the path of a Python interpreter that has torch",
         )
-    return read_facts(json.loads(lines[-1].removeprefix("peakmem:")), python=interpreter)
+    found: dict[str, object] = json.loads(lines[-1].removeprefix("peakmem:"))
+    return found
 
 
 def read_facts(found: dict[str, object], *, python: Path) -> TorchFacts:

@@ -37,6 +37,11 @@ def start():
                 found.keras_imported(keras)
 
     def watch(torch):
+        if config.device == "cpu":
+            from . import cpu
+
+            cpu.install(torch, config)
+            return
         from . import compiler, watching
 
         watched(watching.install(torch, config))

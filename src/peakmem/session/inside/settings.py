@@ -23,6 +23,7 @@ class Settings:
         changes: training settings that are changed, as `changes.py` reads them.
         assume: the assumptions about unknown values, as `values.Config` reads them.
         measure: whether the process runs on a real GPU, or none, and is only asked for PyTorch's counters at its end.
+        device: "gpu" (the virtual one) or "cpu".
     """
 
     folder: str
@@ -38,6 +39,7 @@ class Settings:
     assume: str = ""
     changes: tuple = ()
     measure: bool = False
+    device: str = "gpu"
 
 
 def read():

@@ -10,6 +10,7 @@ import weakref
 
 from . import distributed, stopping
 from .contexts import Contexts
+from .ending import describe_error
 from .graph import look_at_nodes, mark_nodes
 from .host_memory import HostMemory
 from .keras import Optimizers
@@ -201,7 +202,7 @@ class Watch:
         def excepthook(kind, error, trace):
             if isinstance(error, stopping.EnoughSeen):
                 return
-            self._error = _describe(kind, error, trace)
+            self._error = describe_error(kind, error, trace)
             original(kind, error, trace)
 
         sys.excepthook = excepthook
@@ -222,7 +223,7 @@ class Watch:
         def excepthook(args):
             # Other errors of a thread are no end of the script, which goes on; memory that was missing is told.
             if self._oom is not None and self._error is None and args.exc_value is not None:
-                error = _describe(args.exc_type, args.exc_value, args.exc_traceback)
+                error = describe_error(args.exc_type, args.exc_value, args.exc_traceback)
                 if "out of memory" in error["message"].lower():
                     self._error = error
             original(args)
@@ -334,7 +335,7 @@ class Watch:
         self.host.close()
         last = getattr(sys, "last_value", None)  # uncaught, and told to a hook that took the place of ours
         if self._error is None and last is not None:
-            self._error = _describe(type(last), last, last.__traceback__)
+            self._error = describe_error(type(last), last, last.__traceback__)
         if not self._started:
             if self._error:
                 self.writer.progress("error", **self._error)
@@ -353,26 +354,3 @@ class Watch:
         from .recording import describe
 
         return describe(self, reason)
-
-
-def _describe(kind, error, trace):
-    frames = traceback.extract_tb(trace)
-    try:
-        message = str(error)
-    except Exception:
-        message = "(its message can't be told)"
-    return {
-        "type": f"{kind.__module__}.{kind.__qualname__}",
-        "message": message[:8000],
-        "frames": [(f.filename, f.lineno, f.name) for f in frames][-60:],
-        "memory": any("OutOfMemoryError" in type(cause).__name__ for cause in _chain(error)),
-    }
-
-
-def _chain(error):
-    """An error and those that it came from, innermost last."""
-    for _ in range(50):
-        if error is None:
-            return
-        yield error
-        error = error.__cause__ or error.__context__

@@ -1,0 +1,159 @@
+"""From the recording of a process that trained on the CPU, its computing left out, to a `CpuForecast`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from peakmem import __version__
+from peakmem.forecast.build import script_error
+from peakmem.forecast.cpu import CpuForecast
+from peakmem.forecast.host import Host, HostCourse, HostPart, HostStep
+from peakmem.forecast.model import Assumption, Verdict, judge
+from peakmem.host.library import CpuFacts
+from peakmem.host.limits import Limit
+from peakmem.host.measurement import ProcessPeak
+
+MOST_POINTS = 400
+_ROLES = ("parameter", "gradient", "optimizer state", "activation or temporary")
+
+
+def build_cpu_forecast(
+    recording: dict[str, Any],
+    *,
+    facts: CpuFacts,
+    command: tuple[str, ...],
+    limit: Limit | None,
+    processes: tuple[ProcessPeak, ...],
+    exit_code: int,
+    seconds: float,
+) -> CpuForecast:
+    """Put together what is known.
+
+    Args:
+        recording: of the process that trained (`session/inside/cpu/watch.py`).
+        facts: the PyTorch that it used.
+        command: the command.
+        limit: the memory that it may take; None: not asked.
+        processes: those of the session, with what they really took.
+        exit_code: of the command.
+        seconds: wall time.
+    """
+    highest, own = recording["highest"], recording["own"]
+    peak = highest["resident"] - own
+    workers = _workers(recording, processes)
+    tree = None if workers is None else peak + workers + recording["at_fork"]
+    step = highest["step"] if highest["step"] < len(recording["steps"]) else None
+    host = Host(
+        peak_rss=peak,
+        tree_rss=tree,
+        threads=recording["threads"],
+        limit=None if limit is None else limit.bytes,
+        limit_name="" if limit is None else limit.name,
+        parts=_parts(recording, peak),
+        roles=tuple(
+            HostPart(name=name, bytes=recording["roles"][name][0], source="counted")
+            for name in _ROLES
+            if name in recording["roles"]
+        ),
+        steps=_steps(recording),
+        course=_course(recording),
+        step=step,
+        phase=highest["phase"],
+    )
+    taken = peak if tree is None else tree
+    verdict: Verdict = "fits"
+    if limit is not None:
+        verdict = judge(used=taken, total=limit.bytes, failed=taken > limit.bytes)
+    return CpuForecast(
+        peakmem=__version__,
+        torch=recording["torch"],
+        libc=facts.libc,
+        command=command,
+        verdict=verdict,
+        host=host,
+        steady=bool(recording["steady"]),
+        stopped="failed" if recording["error"] else recording["reason"],
+        error=script_error(recording, exit_code),
+        assumptions=tuple(Assumption(**row) for row in recording["assumed"]),
+        seconds=seconds,
+        own_peak=next((one.rss for one in processes if one.pid == recording["pid"]), 0),
+    )
+
+
+def _parts(recording: dict[str, Any], peak: int) -> tuple[HostPart, ...]:
+    highest = recording["highest"]
+    base, live = recording["base"], highest["live"]
+    outside = highest["outside"] - recording["own"] - base
+    held = peak - live - base - outside
+    return (
+        HostPart(
+            name="libraries",
+            bytes=base,
+            source="measured",
+            note="Python and torch, as imported",
+        ),
+        HostPart(
+            name="loaded later",
+            bytes=outside,
+            source="measured",
+            note="modules, kernels' code, MKL's buffers",
+        ),
+        HostPart(name="tensors", bytes=live, source="counted", note="in use"),
+        HostPart(
+            name="heap held",
+            bytes=held,
+            source="counted",
+            note="free, but kept by malloc",
+        ),
+    )
+
+
+def _steps(recording: dict[str, Any]) -> tuple[HostStep, ...]:
+    own = recording["own"]
+    return tuple(
+        HostStep(
+            index=index,
+            peak_rss=max(step["phases"].values()) - own,
+            end_rss=step["end"] - own,
+            phases={name: size - own for name, size in step["phases"].items()},
+        )
+        for index, step in enumerate(recording["steps"])
+    )
+
+
+def _course(recording: dict[str, Any]) -> HostCourse | None:
+    rows = np.array(recording["course"], dtype=np.int64).reshape(-1, 3)
+    if not len(rows):
+        return None
+    ends = [event for event, phase, _ in recording["marks"] if phase == "optimizer"]
+    chosen = _thinned(rows[:, 2])
+    events = rows[chosen, 0]
+    steps = np.searchsorted(np.array(ends[: len(recording["steps"])], dtype=np.int64), events)
+    steps[steps >= len(recording["steps"])] = -1
+    return HostCourse(
+        event=tuple(events.tolist()),
+        rss=tuple((rows[chosen, 2] - recording["own"]).tolist()),
+        tensors=tuple(rows[chosen, 1].tolist()),
+        step=tuple(steps.tolist()),
+    )
+
+
+def _thinned(values: np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:
+    """Places of about `MOST_POINTS` values: of each stretch the highest and the lowest."""
+    if len(values) <= MOST_POINTS:
+        return list(range(len(values)))
+    chosen: set[int] = {0, len(values) - 1}
+    for part in np.array_split(np.arange(len(values)), MOST_POINTS // 2):
+        chosen.add(int(part[values[part].argmax()]))
+        chosen.add(int(part[values[part].argmin()]))
+    return sorted(chosen)
+
+
+def _workers(recording: dict[str, Any], processes: tuple[ProcessPeak, ...]) -> int | None:
+    """What the processes below the one that trains had for themselves, those that lived at the same time together."""
+    below = [one for one in processes if one.parent == recording["pid"] and one.uss]
+    if not below or not recording["at_fork"]:
+        return None
+    return max(sum(one.uss for one in below if one.first <= at.first <= one.last) for at in below)

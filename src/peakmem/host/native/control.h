@@ -1,0 +1,57 @@
+/* The control interface: what peakmem's own code calls in the process that it watches (ctypes.CDLL(None)). */
+#pragma once
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Resident memory as it would be if all that was asked of malloc for tensors had been written. All sizes are bytes. */
+struct peakmem_host_state {
+  uint64_t live;     /* asked for and not given back */
+  uint64_t mapped;   /* pages of live blocks that malloc mapped one by one */
+  uint64_t heap;     /* pages of malloc's heaps that live or earlier blocks lie in, and that were not given back */
+  uint64_t outside;  /* resident pages of the process outside of these and of our own tables, when last looked at */
+  uint64_t peak;     /* highest mapped + heap + outside since peakmem_host_reset_peak */
+  uint64_t peak_live; /* live and outside, when that was reached */
+  uint64_t peak_outside;
+  uint64_t events;   /* blocks handed out and taken back so far */
+};
+
+struct peakmem_host_row {
+  uint64_t event;
+  uint64_t live;
+  uint64_t resident; /* mapped + heap + outside */
+};
+
+struct peakmem_host_block {
+  uint64_t address;
+  uint64_t size;
+};
+
+/* 1 in a thread while large kernels are to be skipped. The address of this thread's own. */
+int *peakmem_host_skip(void);
+/* Looks at the process's resident pages now, whatever it costs (about 10 ms for 6 GB). */
+void peakmem_host_look(void);
+void peakmem_host_read(struct peakmem_host_state *out);
+/* Starts the peak anew from what is held now. */
+void peakmem_host_reset_peak(void);
+/* The blocks that were live at the highest peak of all, at most n; returns how many there were. */
+uint64_t peakmem_host_peak_blocks(struct peakmem_host_block *out, uint64_t n);
+/* Of the next so many blocks of exactly so many bytes this thread writes only a part; 0, 0, 0: of none. */
+void peakmem_host_partly(uint64_t size, uint64_t written, uint64_t blocks);
+/* Fills memory of the program's own with zeros that take no memory. */
+void peakmem_host_zero(uint64_t address, uint64_t size);
+/* Resident bytes of a live block, from /proc/self/pagemap. */
+uint64_t peakmem_host_resident(uint64_t address, uint64_t size);
+/* How resident memory went, thinned out; returns how many rows there are. */
+uint64_t peakmem_host_course(const struct peakmem_host_row **rows);
+/* Lets oneDNN's primitives be skipped with one thread too; 0 where there is no way to. PyTorch must be loaded. */
+int peakmem_host_redirect_onednn(void);
+/* Which of the stand-ins were used: names separated by blanks. */
+int peakmem_host_report(char *out, int n);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,129 @@
+"""A forecast of training on the CPU as text for a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from peakmem.forecast.cpu import CpuForecast
+from peakmem.forecast.host import Host
+from peakmem.report.wording import VERDICT_WORDS, times
+from peakmem.units import format_size
+
+_VERDICT_STYLES = {"fits": "bold green", "tight": "bold yellow", "does_not_fit": "bold red"}
+_PHASES = ("forward", "backward", "optimizer")
+MOST_STEPS_SHOWN = 6
+_SHORT = {"activation or temporary": "other"}
+_BY_HAND = ("parameter", "gradient", "optimizer state")
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_WIDTH = 64
+
+
+def print_cpu_forecast(forecast: CpuForecast, console: Console) -> None:
+    """Print a forecast."""
+    parts: list[RenderableType] = [_headline(forecast), Text(), _statement(forecast.host), Text()]
+    if forecast.host.steps:
+        parts += [_steps(forecast), Text()]
+    parts += [*_course(forecast.host), *_remarks(forecast)]
+    with console.capture() as capture:
+        console.print(Padding(Group(*parts), (1, 0, 0, 1), expand=False))
+    console.file.write("".join(line.rstrip() + "\n" for line in capture.get().splitlines()))
+
+
+def _headline(forecast: CpuForecast) -> Text:
+    text, host = Text(), forecast.host
+    if forecast.error is not None:
+        where = f" at {forecast.error.line}" if forecast.error.line else ""
+        text.append(f"the script failed{where}\n", style="bold red")
+        text.append(f"{forecast.error.type}: {forecast.error.message}\n")
+        text.append(f"until then: {format_size(host.peak_rss)} resident", style="dim")
+        return text
+    text.append(VERDICT_WORDS[forecast.verdict], style=_VERDICT_STYLES[forecast.verdict])
+    taken = host.peak_rss if host.tree_rss is None else host.tree_rss
+    if host.limit is not None:
+        text.append(f" in {format_size(host.limit)} ({host.limit_name})")
+    text.append(f"\n{format_size(host.peak_rss)} resident at the peak")
+    if host.tree_rss is not None:
+        text.append(f", {format_size(host.tree_rss)} with its worker processes")
+    if host.limit is not None:
+        spare = host.limit - taken
+        text.append(f", {format_size(abs(spare))} {'spare' if spare >= 0 else 'missing'}")
+    return text
+
+
+def _statement(host: Host) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(justify="right", style="dim")
+    table.add_column(style="dim")
+    for index, part in enumerate(host.parts):
+        sign = "+ " if index else ""
+        table.add_row(part.name, f"{sign}{format_size(part.bytes)}", f"{part.bytes:,}", f"{part.note}, {part.source}")
+        if part.name == "tensors":
+            for role in host.roles:
+                name = f"  {_SHORT.get(role.name, role.name)}"
+                table.add_row(name, Text(format_size(role.bytes), style="dim"), f"{role.bytes:,}", "")
+    table.add_row(
+        Text("resident", style="bold"), format_size(host.peak_rss), f"{host.peak_rss:,}", "VmHWM of /proc/PID/status"
+    )
+    return table
+
+
+def _steps(forecast: CpuForecast) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="dim")
+    table.add_column("step")
+    for name in (*_PHASES, "left at its end"):
+        table.add_column(name, justify="right")
+    steps = forecast.host.steps
+    shown = steps if len(steps) <= MOST_STEPS_SHOWN else (*steps[:3], None, *steps[-2:])
+    for step in shown:
+        if step is None:
+            table.add_row("...", "", "", "", "")
+            continue
+        steady = forecast.steady and step.index == len(steps) - 1
+        sizes = [format_size(step.phases[name]) if name in step.phases else "" for name in _PHASES]
+        table.add_row(f"{step.index + 1}{' (steady)' if steady else ''}", *sizes, format_size(step.end_rss))
+    return table
+
+
+def _course(host: Host) -> list[RenderableType]:
+    """The last step as a line of blocks."""
+    if host.course is None or not host.steps:
+        return []
+    last = host.steps[-1].index
+    rss = [size for size, step in zip(host.course.rss, host.course.step, strict=True) if step == last]
+    if len(rss) < 8:
+        return []
+    low, high = min(rss), max(rss)
+    columns = min(_WIDTH, len(rss))
+    drawn = ""
+    for column in range(columns):
+        part = rss[column * len(rss) // columns : (column + 1) * len(rss) // columns]
+        drawn += _BLOCKS[1 + round((max(part) - low) / max(1, high - low) * (len(_BLOCKS) - 2))]
+    label = f"over step {last + 1}, from {format_size(low)} to {format_size(high)}"
+    return [Text(label, style="dim"), Text(drawn), Text()]
+
+
+def _remarks(forecast: CpuForecast) -> list[Text]:
+    lines, host = [], forecast.host
+    if host.phase is not None and host.step is not None:
+        lines.append(Text(f"the peak is reached in step {host.step + 1}, {host.phase}"))
+    by_hand = sum(role.bytes for role in host.roles if role.name in _BY_HAND)
+    if by_hand:
+        share = f"{by_hand / host.peak_rss:.1%}".replace("%", " %")
+        lines.append(
+            Text(f"a count by hand of parameters, gradients and optimizer states: {format_size(by_hand)}, {share}")
+        )
+    threads = f"{host.threads} thread{'s' if host.threads != 1 else ''}"
+    lines.append(Text(f"{threads}, torch {forecast.torch}, {forecast.libc}, {forecast.seconds:.1f} s", style="dim"))
+    for note in forecast.notes:
+        lines.append(Text(f"note: {note}", style="dim"))
+    if forecast.assumptions:
+        lines.append(Text("assumed, since only computing could tell:", style="dim"))
+        for row in forecast.assumptions:
+            place = f" (first at {row.where})" if row.where else ""
+            lines.append(Text(f"  {row.what}: {row.assumed}, {times(row.count)}{place}", style="dim"))
+    return lines

@@ -1,0 +1,97 @@
+"""The control interface of the host library (`host/native/control.h`), found in this very process."""
+
+import ctypes
+from dataclasses import dataclass
+
+
+class _State(ctypes.Structure):
+    _fields_ = tuple(
+        (name, ctypes.c_uint64)
+        for name in ("live", "mapped", "heap", "outside", "peak", "peak_live", "peak_outside", "events")
+    )
+
+
+class _Row(ctypes.Structure):
+    _fields_ = (("event", ctypes.c_uint64), ("live", ctypes.c_uint64), ("resident", ctypes.c_uint64))
+
+
+class _Block(ctypes.Structure):
+    _fields_ = (("address", ctypes.c_uint64), ("size", ctypes.c_uint64))
+
+
+@dataclass(frozen=True)
+class State:
+    """What the books say, bytes: see `struct peakmem_host_state`."""
+
+    live: int
+    mapped: int
+    heap: int
+    outside: int
+    peak: int
+    peak_live: int
+    peak_outside: int
+    events: int
+
+    @property
+    def resident(self):
+        """What would be resident now."""
+        return self.mapped + self.heap + self.outside
+
+
+class Native:
+    """Calls into the preloaded library. All sizes are bytes.
+
+    Raises:
+        OSError: the library is not in this process.
+    """
+
+    def __init__(self):
+        library = ctypes.CDLL(None)
+        try:
+            library.peakmem_host_skip.restype = ctypes.POINTER(ctypes.c_int)
+            library.peakmem_host_look.restype = None
+            library.peakmem_host_read.restype = None
+            library.peakmem_host_read.argtypes = [ctypes.POINTER(_State)]
+            library.peakmem_host_reset_peak.restype = None
+            library.peakmem_host_peak_blocks.restype = ctypes.c_uint64
+            library.peakmem_host_peak_blocks.argtypes = [ctypes.POINTER(_Block), ctypes.c_uint64]
+            library.peakmem_host_partly.restype = None
+            library.peakmem_host_partly.argtypes = [ctypes.c_uint64] * 3
+            library.peakmem_host_resident.restype = ctypes.c_uint64
+            library.peakmem_host_resident.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
+            library.peakmem_host_zero.restype = None
+            library.peakmem_host_zero.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
+            library.peakmem_host_course.restype = ctypes.c_uint64
+            library.peakmem_host_course.argtypes = [ctypes.POINTER(ctypes.POINTER(_Row))]
+        except AttributeError as error:
+            raise OSError(f"the host library is not loaded in this process ({error})") from None
+        self._library = library
+        self.look = library.peakmem_host_look
+        self.reset_peak = library.peakmem_host_reset_peak
+        self.partly = library.peakmem_host_partly
+        self.redirect_onednn = library.peakmem_host_redirect_onednn
+        self.zero = library.peakmem_host_zero
+        self.resident_of = library.peakmem_host_resident
+
+    def skip_flag(self):
+        """This thread's switch: kernels are skipped while its `value` is 1."""
+        return self._library.peakmem_host_skip().contents
+
+    def read(self):
+        """What the books say now."""
+        state = _State()
+        self._library.peakmem_host_read(ctypes.byref(state))
+        return State(*(getattr(state, field[0]) for field in _State._fields_))
+
+    def peak_blocks(self):
+        """Address and size of the blocks that were live at the highest peak."""
+        n = self._library.peakmem_host_peak_blocks(None, 0)
+        blocks = (_Block * n)()
+        n = min(n, self._library.peakmem_host_peak_blocks(blocks, n))
+        return [(block.address, block.size) for block in blocks[:n]]
+
+    def course(self):
+        """Rows (event, live, resident), thinned out."""
+        rows = ctypes.POINTER(_Row)()
+        n = self._library.peakmem_host_course(ctypes.byref(rows))
+        return [(rows[i].event, rows[i].live, rows[i].resident) for i in range(n)]

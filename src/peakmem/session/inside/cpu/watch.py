@@ -1,0 +1,250 @@
+"""Watches one process that trains on the CPU: its optimizer steps, its resident memory, its end."""
+
+import atexit
+import importlib
+import os
+import sys
+import threading
+import time
+import weakref
+
+from .. import stopping
+from ..ending import describe_error
+from ..recording import FORMAT
+from ..steps import StepClock
+from ..writing import plain
+from . import checkpoints, recurrent, unwritten
+from .mode import SkipMode
+from .roles import Roles
+
+_STEADY_UNIT = 16 << 20
+"""Resident memory is compared between steps in units of so many bytes: malloc's heap never settles to the byte."""
+
+
+class _Engine:
+    """Stands in for autograd's engine, so that a backward pass is known as such."""
+
+    def __init__(self, engine, watch):
+        self._engine = engine
+        self._watch = watch
+
+    def run_backward(self, *args, **kwargs):
+        watch = self._watch
+        outer = watch.phase != "backward"
+        if outer:
+            watch.enter("backward")
+        try:
+            return self._engine.run_backward(*args, **kwargs)
+        finally:
+            if outer:
+                watch.backward_done()
+
+    def __getattr__(self, name):
+        return getattr(self._engine, name)
+
+
+class CpuWatch:
+    """All that is known of one watched process; written to the session's folder at its end."""
+
+    def __init__(self, torch, settings, native, writer):
+        self.torch = torch
+        self.settings = settings
+        self.native = native
+        self.writer = writer
+        self.clock = StepClock(settings.steps, settings.most_steps)
+        self.phase = "other"
+        self._started = time.monotonic()
+        self._pid = os.getpid()
+        self._finished = False
+        self._error = None
+        self._phases = {}  # of this step: phase -> (highest resident, live then)
+        self._steps = []
+        self._marks = []
+        self._highest: dict = {"resident": 0}
+        self._roles = Roles(torch)
+        self._optimizers: weakref.WeakSet = weakref.WeakSet()
+        self._lock = threading.RLock()
+        self._base = 0
+        self._own = 0
+        self._at_fork = 0
+
+    def install(self):
+        """Hook into torch; from here on large kernels are skipped."""
+        torch = self.torch
+        self._base = _resident()
+        self._threads = torch.get_num_threads()
+        self.native.look()
+        if self._threads == 1:
+            self.native.redirect_onednn()
+        self.mode = SkipMode(self.native, {**recurrent.special(torch, self.native), **unwritten.special(self.native)})
+        checkpoints.install(torch)
+        optimizer = importlib.import_module("torch.optim.optimizer")
+        optimizer.register_optimizer_step_pre_hook(self._before_optimizer)
+        optimizer.register_optimizer_step_post_hook(self._after_optimizer)
+        self._watch_new_optimizers()
+        variable = torch.autograd.Variable
+        variable._execution_engine = _Engine(variable._execution_engine, self)
+        self._watch_the_end()
+        self.mode.put_on()
+        # What peakmem itself takes of the process; `torch.optim` is imported by `import torch` in any case.
+        self._own = max(0, _resident() - self._base)
+        self.writer.progress("torch", torch=torch.__version__)
+
+    def _watch_new_optimizers(self):
+        optimizer_class = self.torch.optim.Optimizer
+        original = optimizer_class.__init__
+        watch = self
+
+        def __init__(self, *args, **kwargs):
+            original(self, *args, **kwargs)
+            watch._optimizers.add(self)
+            watch.clock.optimizer_made(id(self))
+            weakref.finalize(self, watch.clock.optimizer_gone, id(self)).atexit = False
+            watch.enter("forward")
+
+        optimizer_class.__init__ = __init__
+
+    def _watch_the_end(self):
+        atexit.register(self.finish, "end")
+        original = sys.excepthook
+
+        def excepthook(kind, error, trace):
+            if isinstance(error, stopping.EnoughSeen):
+                return
+            self._error = describe_error(kind, error, trace)
+            original(kind, error, trace)
+
+        sys.excepthook = excepthook
+        os.register_at_fork(before=self._before_fork, after_in_child=self._forked)
+        leave = os._exit
+
+        def _exit(status):
+            self.finish("end")
+            leave(status)
+
+        os._exit = _exit
+
+    def _before_fork(self):
+        if not self._finished:
+            state = self.native.read()
+            self._at_fork = max(self._at_fork, state.mapped + state.heap)
+
+    def _forked(self):
+        # Workers really compute: what they load and transform is what the script reads.
+        self.mode.take_off()
+        self.mode.flag.value = 0
+        self._finished = bool(self._steps) or bool(self._optimizers)
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+
+    # ------------------------------------------------------------------- hooks
+
+    def enter(self, phase):
+        """A phase of the training begins: the one before it is over, and its peak is noted."""
+        state = self.native.read()
+        before = self._phases.get(self.phase, (0, 0))
+        if state.peak > before[0]:
+            self._phases[self.phase] = (state.peak, state.peak_live)
+        if state.peak > self._highest["resident"]:
+            self._highest = {
+                "resident": state.peak,
+                "live": state.peak_live,
+                "outside": state.peak_outside,
+                "step": len(self.clock.steps),
+                "phase": self.phase,
+            }
+        self.native.reset_peak()
+        self.phase = phase
+        self._marks.append((state.events, phase, len(self.clock.steps)))
+
+    def backward_done(self):
+        """A backward pass of the main program ended."""
+        self.clock.backward_done()
+        self.enter("forward")
+
+    def _before_optimizer(self, optimizer, args, kwargs):
+        if self._finished:
+            return
+        self.enter("optimizer")
+        self._roles.gradients(optimizer)
+
+    def _after_optimizer(self, optimizer, args, kwargs):
+        if self._finished:
+            return
+        self.native.look()
+        self.enter("forward")
+        self._roles.states(optimizer)
+        peaks = list(self._phases.values())
+        live = max(live for _, live in peaks)
+        rss = max(resident for resident, _ in peaks)
+        state = self.native.read()
+        steps_before = len(self.clock.steps)
+        self.clock.optimizer_stepped(id(optimizer), state.events, live, -(-rss // _STEADY_UNIT) * _STEADY_UNIT)
+        if len(self.clock.steps) > steps_before:
+            self._steps.append({"phases": {}, "end": 0})
+        step = self._steps[-1]
+        for phase, (resident, _) in self._phases.items():
+            step["phases"][phase] = max(step["phases"].get(phase, 0), resident)
+        step["end"] = state.resident
+        self._phases = {}
+        self._roles.at_peak(self.native)
+        self.writer.progress("step", step=len(self.clock.steps), allocated=state.live, reserved=rss)
+        if self.clock.enough():
+            self.finish("enough")
+            stopping.stop()
+
+    # --------------------------------------------------------------------- end
+
+    def finish(self, reason):
+        """Write what was seen, once."""
+        with self._lock:
+            if self._finished or os.getpid() != self._pid:
+                return
+            self._finished = True
+        last = getattr(sys, "last_value", None)
+        if self._error is None and last is not None:
+            self._error = describe_error(type(last), last, last.__traceback__)
+        try:
+            self.native.look()
+            self.enter("other")
+            self._roles.at_peak(self.native)
+            self.writer.recording(plain(self._describe(reason)))
+        except OSError as error:
+            self.writer.progress("unwritten", reason=str(error))
+        except Exception as error:  # no fault of the script's: it ends as it would, and the other side tells
+            self.writer.progress("broken", reason=f"{type(error).__name__}: {error}")
+
+    def _describe(self, reason):
+        torch = self.torch
+        state = self.native.read()
+        return {
+            "format": FORMAT,
+            "device": "cpu",
+            "devices": [],
+            "pid": os.getpid(),
+            "torch": torch.__version__,
+            "reason": reason,
+            "error": self._error,
+            "oom": None,
+            "seconds": time.monotonic() - self._started,
+            "threads": self._threads,
+            "skipped": self.mode.skipped,
+            "steady": reason == "enough" and self.settings.steps == "auto" and self.clock._steady(),
+            "base": self._base,
+            "own": self._own,
+            "outside": state.outside,
+            "highest": self._highest,
+            "steps": self._steps,
+            "backwards": [step.backwards for step in self.clock.steps],
+            "optimizers": [step.optimizers for step in self.clock.steps],
+            "marks": self._marks,
+            "course": self.native.course(),
+            "roles": self._roles.found,
+            "at_fork": self._at_fork,
+            "assumed": recurrent.rows(),
+        }
+
+
+def _resident():
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

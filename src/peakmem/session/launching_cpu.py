@@ -1,0 +1,53 @@
+"""A run of a command on the CPU with the computing left out: library built, environment made, books read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from peakmem.host.library import CpuFacts, ensure_host_library, environment
+from peakmem.session.running import Ended, Question, run_session
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CpuRun:
+    """A command on the CPU.
+
+    Attributes:
+        command: the program and its arguments.
+        facts: the PyTorch that it will use.
+        question: what the watched processes are asked.
+        timeout: seconds after which the run is stopped.
+        variables: environment variables of the command beside those that it inherits.
+    """
+
+    command: tuple[str, ...]
+    facts: CpuFacts
+    question: Question = field(default_factory=Question)
+    timeout: float | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+def launch_on_cpu(
+    run: CpuRun,
+    *,
+    on_progress: Callable[[dict[str, Any]], None] = lambda line: None,
+    on_line: Callable[[str], None] = lambda line: None,
+    on_build: Callable[[str], None] = lambda text: None,
+) -> Ended:
+    """Run a command; see `session.running.run_session`.
+
+    Raises:
+        PeakmemError: the library can't be built, or the command can't be started.
+    """
+    library = ensure_host_library(on_build)
+    return run_session(
+        run.command,
+        question=replace(run.question, device="cpu"),
+        environment=environment(library, base={**os.environ, **run.variables}),
+        on_progress=on_progress,
+        on_line=on_line,
+        timeout=run.timeout,
+    )
