@@ -108,9 +108,14 @@ def cpu_of_children() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
+def key_of(python: str, case: dict[str, Any]) -> str:
+    """What a job's truth is kept under."""
+    return f"{python} {case['command']} {case.get('env', {})}"
+
+
 def truth(python: str, case: dict[str, Any], kept: dict[str, Any], file: Path) -> dict[str, Any]:
     """The truth of a job, from the file if it is there."""
-    key = f"{python} {case['command']} {case.get('env', {})}"
+    key = key_of(python, case)
     if key not in kept:
         if "before" in case:
             subprocess.run([python, *words(case["before"])], check=True, stdout=subprocess.DEVNULL)
@@ -134,6 +139,7 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--truths", type=Path, default=TMP / "truths.json")
     parser.add_argument("--truths-only", action="store_true")
+    parser.add_argument("--known-only", action="store_true", help="leave out jobs that were not trained before")
     chosen = parser.parse_args()
     TMP.mkdir(exist_ok=True)
     cases = [case for case in tomllib.loads(chosen.jobs.read_text())["case"] if chosen.only in case["name"]]
@@ -144,6 +150,8 @@ def main() -> None:
         f"{'real CPU':>9} {'fc. CPU':>8} {'own':>6}"
     )
     for case in cases:
+        if chosen.known_only and key_of(chosen.python, case) not in kept:
+            continue
         try:
             real = truth(chosen.python, case, kept, chosen.truths)
         except JobError:

@@ -14,6 +14,8 @@ class Roles:
 
     def gradients(self, optimizer):
         """Right before an optimizer steps: parameters and gradients are where they are."""
+        for address in [a for a, (role, _) in self._known.items() if role == "gradient"]:
+            del self._known[address]  # of the step before: others may lie there now
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 self._note(parameter, "parameter")

@@ -233,6 +233,7 @@ class CpuWatch:
             "base": self._base,
             "own": self._own,
             "outside": state.outside,
+            "end": _resident_and_highest(),
             "highest": self._highest,
             "steps": self._steps,
             "backwards": [step.backwards for step in self.clock.steps],
@@ -243,6 +244,16 @@ class CpuWatch:
             "at_fork": self._at_fork,
             "assumed": recurrent.rows(),
         }
+
+
+def _resident_and_highest():
+    """Resident memory now and its highest so far, as they really are, bytes."""
+    found = {}
+    with open("/proc/self/status", "rb") as file:
+        for line in file:
+            if line.startswith((b"VmHWM:", b"VmRSS:")):
+                found[line[:5].decode()] = int(line.split()[1]) * 1024
+    return {"resident": found.get("VmRSS", 0), "highest": found.get("VmHWM", 0)}
 
 
 def _resident():

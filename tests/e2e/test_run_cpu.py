@@ -1,0 +1,152 @@
+"""`peakmem run --device cpu` against the same training done for real."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import run_peakmem
+
+pytestmark = pytest.mark.torch
+
+MIB = 2**20
+
+DENSE = """
+import torch
+from torch import nn
+widths = [1000, 100, 100, 100, 100]
+hidden = [part for m, n in zip(widths, widths[1:]) for part in (nn.Linear(m, n), nn.ReLU())]
+model = nn.Sequential(*hidden, nn.Linear(100, 10))
+optimizer = torch.optim.Adam(model.parameters())
+for _ in range(3):
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(torch.randn(256, 1000)), torch.randint(10, (256,)))
+    loss.backward()
+    optimizer.step()
+    print("loss", loss.item())
+"""
+
+ATTENTION = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+embedding = nn.Embedding(8000, 512)
+layer = nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True)
+encoder, head = nn.TransformerEncoder(layer, 3), nn.Linear(512, 8000)
+parameters = [*embedding.parameters(), *encoder.parameters(), *head.parameters()]
+optimizer = torch.optim.AdamW(parameters)
+for _ in range(2):
+    tokens = torch.randint(8000, (8, 128))
+    keep = tokens[tokens > 10]
+    assert len(keep) > 900, "true values: token ids are integers"
+    optimizer.zero_grad()
+    logits = head(encoder(embedding(tokens)))
+    nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten()).backward()
+    optimizer.step()
+"""
+
+
+def trained(script: Path, **variables: str) -> int:
+    """VmHWM of the script run for real, bytes."""
+    process = subprocess.Popen([sys.executable, script], stdout=subprocess.DEVNULL, env={**os.environ, **variables})
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = status
+    assert status == 0
+    return usage.ru_maxrss * 1024
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.parametrize("text", [DENSE, ATTENTION], ids=["dense", "attention"])
+def test_the_peak_is_that_of_the_real_training(script, text: str, threads: str) -> None:
+    path = script(text)
+    done = run_peakmem("run", "--device", "cpu", "--json", "-", path, OMP_NUM_THREADS=threads)
+    assert done.code == 0, done.err
+    truth = trained(path, OMP_NUM_THREADS=threads)
+    host = done.json["host"]
+    assert host["peak_rss"] == pytest.approx(truth, rel=0.08)
+    assert host["threads"] == int(threads)
+    assert sum(part["bytes"] for part in host["parts"]) == host["peak_rss"]
+    assert [step["index"] for step in host["steps"]] == list(range(len(host["steps"])))
+    assert done.json["device"] == "cpu"
+
+
+def test_the_dense_example_says_what_a_count_by_hand_leaves_out(script) -> None:
+    done = run_peakmem("run", "--device", "cpu", script(DENSE))
+    assert done.code == 0, done.err
+    assert "a count by hand of parameters, gradients and optimizer states: 1.9" in done.out
+    assert "libraries" in done.out
+
+
+def test_memory_that_is_not_enough_is_told_by_the_exit_code(script) -> None:
+    done = run_peakmem("run", "--device", "cpu", "--memory", "100MiB", script(DENSE))
+    assert done.code == 1
+    assert "does not fit in 100.00 MiB (--memory)" in done.out
+
+
+def test_a_script_that_fails_is_no_forecast(script) -> None:
+    done = run_peakmem("run", "--device", "cpu", "--steps", "all", script(DENSE + "raise ValueError('boom')\n"))
+    assert done.code == 3
+    assert "ValueError: boom" in done.out
+
+
+def test_options_of_cards_are_refused(script) -> None:
+    done = run_peakmem("run", "--device", "cpu", "--gpu", "t4", script(DENSE))
+    assert done.code == 2
+    assert "--gpu says nothing about training on the CPU" in done.err
+
+
+def test_a_checkpoint_is_not_read_but_takes_its_memory(script, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "weights.pt"
+    what = "{'w': torch.ones(50_000_000), 'ids': torch.arange(2_000_000)}"
+    make = f"import torch; torch.save({what}, {str(checkpoint)!r})"
+    subprocess.run([sys.executable, "-c", make], check=True)
+    done = run_peakmem(
+        "run", "--device", "cpu", "--json", "-",
+        script(f"""
+import torch
+state = torch.load({str(checkpoint)!r})
+assert state["ids"][1_999_999] == 1_999_999
+assert state["w"].shape == (50_000_000,)
+w = torch.nn.Parameter(torch.zeros(1000))
+torch.optim.SGD([w], 0.1).step()
+"""),
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    tensors = next(part["bytes"] for part in done.json["host"]["parts"] if part["name"] == "tensors")
+    assert tensors >= 216_000_000
+    # Less than it says by the weights; some CUDA builds touch more when the process ends.
+    small = run_peakmem("run", "--device", "cpu", "--json", "-", script("import torch; torch.zeros(10)"))
+    assert done.json["own_peak"] < small.json["own_peak"] + 100 * MIB
+
+
+def test_workers_of_a_loader_compute_and_are_counted(script) -> None:
+    done = run_peakmem(
+        "run", "--device", "cpu", "--json", "-",
+        script("""
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+class Data(Dataset):
+    def __len__(self):
+        return 64
+    def __getitem__(self, index):
+        x = torch.full((100, 1000), float(index))
+        assert x.sum() == 100_000 * index
+        return x, index
+
+model = nn.Linear(1000, 10)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for x, y in DataLoader(Data(), batch_size=16, num_workers=2):
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(x).mean(1), y % 10).backward()
+    optimizer.step()
+"""),
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    host = done.json["host"]
+    assert host["tree_rss"] > host["peak_rss"] + 2 * MIB

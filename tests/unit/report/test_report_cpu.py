@@ -1,0 +1,81 @@
+"""What is printed of a forecast of training on the CPU."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from peakmem.forecast.cpu import CpuForecast
+from peakmem.forecast.host import Host, HostCourse, HostPart, HostStep
+from peakmem.forecast.model import Assumption, ScriptError
+from peakmem.report.cpu import print_cpu_forecast
+
+MIB = 2**20
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def forecast(**changes: object) -> CpuForecast:
+    host = Host(
+        peak_rss=600 * MIB,
+        threads=2,
+        limit=8 * 1024 * MIB,
+        limit_name="--memory",
+        parts=(
+            HostPart(name="libraries", bytes=220 * MIB, source="measured", note="Python and torch, as imported"),
+            HostPart(name="loaded later", bytes=90 * MIB, source="measured", note="modules, kernels' code"),
+            HostPart(name="tensors", bytes=250 * MIB, source="counted", note="in use"),
+            HostPart(name="heap held", bytes=40 * MIB, source="counted", note="free, but kept by malloc"),
+        ),
+        roles=(
+            HostPart(name="parameter", bytes=50 * MIB, source="counted"),
+            HostPart(name="activation or temporary", bytes=200 * MIB, source="counted"),
+        ),
+        steps=(
+            HostStep(
+                index=0,
+                peak_rss=600 * MIB,
+                end_rss=450 * MIB,
+                phases={"forward": 400 * MIB, "backward": 600 * MIB, "optimizer": 500 * MIB},
+            ),
+        ),
+        course=HostCourse(
+            event=tuple(range(10)),
+            rss=tuple((300 + 30 * (i if i < 6 else 10 - i)) * MIB for i in range(10)),
+            tensors=(0,) * 10,
+            step=(0,) * 10,
+        ),
+        step=0,
+        phase="backward",
+    )
+    values: dict[str, object] = {
+        "peakmem": "1.0",
+        "torch": "2.13.0+cpu",
+        "libc": "glibc 2.36",
+        "command": ("train.py",),
+        "verdict": "fits",
+        "host": host,
+        "steady": True,
+        "stopped": "enough",
+        "assumptions": (Assumption(what="workspace of oneDNN", count=2, assumed="grows evenly"),),
+        "seconds": 3.2,
+    }
+    return CpuForecast(**(values | changes))  # type: ignore[arg-type]
+
+
+def printed(found: CpuForecast) -> str:
+    out = io.StringIO()
+    print_cpu_forecast(found, Console(file=out, width=80, highlight=False))
+    return out.getvalue()
+
+
+def test_a_forecast_that_fits() -> None:
+    text = printed(forecast())
+    assert text == (GOLDEN / "cpu_fits.txt").read_text()
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_script_that_failed_says_what_it_took_until_then() -> None:
+    text = printed(forecast(error=ScriptError(type="ValueError", message="boom", line="train.py:5")))
+    assert "the script failed at train.py:5\n ValueError: boom\n until then: 600.00 MiB resident" in text
