@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -106,7 +107,9 @@ def forecast_on_cpu(
         PeakmemError: nothing was seen that could be reported on.
     """
     started = time.monotonic() if started is None else started
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     ended = launch_on_cpu(plan, on_progress=progress.line, on_line=progress.printed, on_build=progress.say)
+    highest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     recording = ended.outcome.main()
     if recording is None:
         raise nothing_seen_on_cpu(ended, plan.command, timeout=plan.timeout)
@@ -117,6 +120,8 @@ def forecast_on_cpu(
         command=plan.command,
         limit=limit,
         processes=ended.taped.processes if ended.taped is not None else (),
+        # The tape looks now and then; the kernel knows what a process took in its last moment too.
+        ended_peak=highest * 1024 if highest > before else 0,
         exit_code=0 if stopped_early else ended.exit_code,
         seconds=round(time.monotonic() - started, 2),
     )

@@ -26,6 +26,7 @@ def build_cpu_forecast(
     command: tuple[str, ...],
     limit: Limit | None,
     processes: tuple[ProcessPeak, ...],
+    ended_peak: int = 0,
     exit_code: int,
     seconds: float,
 ) -> CpuForecast:
@@ -37,13 +38,14 @@ def build_cpu_forecast(
         command: the command.
         limit: the memory that it may take; None: not asked.
         processes: those of the session, with what they really took.
+        ended_peak: highest resident memory of any of them, as the kernel told it after their end; 0: not known.
         exit_code: of the command.
         seconds: wall time.
     """
     highest, own = recording["highest"], recording["own"]
     peak = highest["resident"] - own
     step = highest["step"] if highest["step"] < len(recording["steps"]) else None
-    own_peak = next((one.rss for one in processes if one.pid == recording["pid"]), 0)
+    own_peak = max(ended_peak, next((one.rss for one in processes if one.pid == recording["pid"]), 0))
     parts, phase = _parts(recording, peak), highest["phase"]
     leaving = _at_exit(recording, own_peak)
     if sum(part.bytes for part in leaving) > peak:
