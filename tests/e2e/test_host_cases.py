@@ -227,7 +227,7 @@ def test_a_state_dict_beside_the_model_takes_the_model_twice(tmp_path: Path) -> 
 
 
 RESUMED = """
-model = torch.nn.Sequential(*[torch.nn.Linear(1000, 1000) for _ in range(10)]).cuda()
+model = torch.nn.Sequential(*[torch.nn.Linear(1000, 1000, device="cuda") for _ in range(10)])
 optimizer = torch.optim.AdamW(model.parameters())
 def step():
     model(torch.randn(4, 1000, device="cuda")).sum().backward()
@@ -248,7 +248,7 @@ def test_a_checkpoint_that_is_loaded_to_the_host_takes_its_states_there(tmp_path
     on_host = forecast(tmp_path, RESUMED.format(resume=load.format(where="cpu")))
     on_gpu = forecast(tmp_path, RESUMED.format(resume=load.format(where="cuda")))
     tensors = "objects and tensors"
-    assert part(on_host["host"], tensors) - part(on_gpu["host"], tensors) == pytest.approx(STATES_BYTES, rel=0.4)
+    assert part(on_host["host"], tensors) - part(on_gpu["host"], tensors) == pytest.approx(STATES_BYTES, rel=0.2)
 
 
 def test_every_rank_of_a_node_builds_its_own_model(tmp_path: Path) -> None:

@@ -227,7 +227,7 @@ def predict(options: PredictOptions) -> int:
     screen = text_console(to_stderr=keeps_stdout(options.scheduler, options.json_target))
     print_workload(forecast.workload, screen)
     print_forecast(forecast, screen)
-    if options.scheduler is not None:
+    if options.scheduler is not None and forecast.error is None:
         print_request(forecast, options.scheduler, options.margin)
     return exit_code(forecast, made.ended)
 

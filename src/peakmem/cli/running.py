@@ -52,7 +52,7 @@ def run(options: RunOptions) -> int:
     _report(made.forecast, made.ended, options)
     if options.explain:
         _explain(made, text_console(to_stderr=keeps_stdout(options.scheduler, options.json_target)))
-    if options.scheduler is not None:
+    if options.scheduler is not None and made.forecast.error is None:
         print_request(made.forecast, options.scheduler, options.margin)
     _write(made, options)
     return exit_code(made.forecast, made.ended)

@@ -11,6 +11,7 @@ from peakmem.cli.forecasting import Progress
 from peakmem.cli.plain import text_console
 from peakmem.cli.planning import RunOptions, checked_steps
 from peakmem.cli.progress import RunProgress
+from peakmem.cli.requesting import check_scheduler, keeps_stdout, print_request
 from peakmem.errors import ExitCode, PeakmemError
 from peakmem.files import check_writable, write_json
 from peakmem.forecast.cpu import CpuForecast
@@ -34,6 +35,7 @@ _OF_CARDS = {
     "changes": "--set",
     "explain": "--explain",
     "save_target": "--save",
+    "ranks_per_node": "--ranks-per-node",
 }
 
 
@@ -44,18 +46,21 @@ def run_on_cpu(options: RunOptions) -> int:
         PeakmemError: bad input, or nothing to report on.
     """
     started = time.monotonic()
+    check_scheduler(options.scheduler, options.margin, options.json_target)
     if options.json_target is not None:
         check_writable(options.json_target, force=options.force)
     plan = plan_on_cpu(options)
     limit = limit_of(options.memory)
     with RunProgress(options.output, plan.command) as progress:
         forecast, ended = forecast_on_cpu(plan, limit=limit, progress=progress, started=started)
-    screen = text_console(to_stderr=options.json_target == "-")
+    screen = text_console(to_stderr=keeps_stdout(options.scheduler, options.json_target))
     print_cpu_forecast(forecast, screen)
     if options.output not in ("hide", "show"):
         screen.print(f" the script's output ({ended.lines} lines) is in {Path(options.output)}", style="dim")
     if forecast.error is not None:
         screen.print("\n ".join(["", *ended.last_lines[-12:]]), markup=False, style="dim")
+    if options.scheduler is not None and forecast.error is None:
+        print_request(forecast, options.scheduler, options.margin)
     if options.json_target is not None:
         write_json(forecast, options.json_target, force=options.force)
     if ended.interrupted:

@@ -24,6 +24,10 @@ _exclude = torch._C._dispatch_tls_set_dispatch_key_excluded
 _excluded = torch._C._dispatch_tls_is_dispatch_key_excluded
 _empty: dict[torch.dtype, Tensor] = {}
 HOST = torch.device("cpu")
+BUDGET = 64 << 20
+"""Bytes of host memory that all twins may take together."""
+ALWAYS = 1 << 16
+"""Twins of fewer bytes are made in any case."""
 
 
 def _storage_address(tensor: Tensor) -> int:
@@ -83,12 +87,17 @@ class Entry:
 
 
 class Knowledge:
-    """All entries, by storage."""
+    """All entries, by storage.
+
+    Twins are host memory that the script itself would not take, so all together may hold `BUDGET` bytes; beyond that
+    large data is not followed. Masks, lengths and labels are small.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.entries: dict[int, Entry] = {}
         self._sweep_at = 4096
+        self._held = 0  # bytes of twins, at most: what went since the last count is still in it
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -157,6 +166,8 @@ class Knowledge:
         else:
             entry.tensor = weakref.ref(tensor)
         self.entries[storage_key(tensor)] = entry
+        if entry.twin is not None:
+            self._held += entry.nbytes
         if len(self.entries) > self._sweep_at:
             self.sweep()
 
@@ -179,6 +190,20 @@ class Knowledge:
         for key in [key for key, entry in self.entries.items() if entry.weak.expired()]:
             del self.entries[key]
         self._sweep_at = max(4096, 2 * len(self.entries))
+        self._held = sum(entry.nbytes for entry in self.entries.values() if entry.twin is not None)
+
+    def room_for(self, size: int) -> bool:
+        """Whether a twin of `size` bytes more is within the budget; larger ones make room for it."""
+        if size < ALWAYS or self._held + size <= BUDGET:
+            return True
+        self.sweep()
+        larger = {key: entry.nbytes for key, entry in self.entries.items() if entry.twin is not None}
+        for key in sorted(larger, key=lambda key: -larger[key]):
+            if self._held + size <= BUDGET or larger[key] <= size:
+                break
+            del self.entries[key]
+            self._held -= larger[key]
+        return self._held + size <= BUDGET
 
     @staticmethod
     def _watch(entry: Entry, tensor: Tensor) -> None:

@@ -146,6 +146,8 @@ class ValueMode(TorchDispatchMode):
                 constants.follow(self, op, args, kwargs, fresh)
                 return
             raise Unknown
+        if fresh and not self.known.room_for(sum(t.numel() * t.element_size() for t in fresh)):
+            raise Unknown
         taints: list[str] = [assumed] if assumed else []
         written: list[Entry] = []
         host_args = [
