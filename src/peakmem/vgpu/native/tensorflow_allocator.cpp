@@ -20,7 +20,8 @@ namespace {
 template <class F>
 F real(const char *name) {
   static void *library = dlopen("libtensorflow_framework.so.2", RTLD_LAZY | RTLD_NOLOAD);
-  return library ? (F)dlsym(library, name) : nullptr;
+  void *found = library ? dlsym(library, name) : nullptr;
+  return (F)(found ? found : dlsym(RTLD_NEXT, name));
 }
 
 typedef void *(*Allocate)(void *, size_t, size_t, const void *);
