@@ -132,6 +132,15 @@ def test_data_of_ones_own():
     assert forecast["workload"]["batch"] == "inputs 256 x 1000 float32; targets 256 int64"
 
 
+def test_arrays_stay_on_the_host():
+    few, many = (
+        predict("with_data", "--batch", "256", "--steps", "3", ROWS=rows)["peak"] for rows in ("1024", "16384")
+    )
+    batch = 4 * 256 * 1000
+    # 60 batches more; what garbage holds of them is a few.
+    assert abs(many["allocated"] - few["allocated"]) <= 8 * batch
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [

@@ -96,7 +96,8 @@ def two_ends():
 def with_data():
     import numpy as np
 
-    return dense(), np.zeros((512, 1000), "float32"), np.zeros(512, "int64")
+    rows = int(os.environ.get("ROWS", "512"))
+    return dense(), np.zeros((rows, 1000), "float32"), np.zeros(rows, "int64")
 
 
 def no_model():

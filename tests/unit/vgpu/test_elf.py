@@ -20,6 +20,7 @@ def test_nothing_of_the_cpp_runtime_shows(library: Path) -> None:
     assert not {name for name in names if name.startswith(("_ZS", "_ZNS", "_ZNKS", "__cxa", "__gxx", "_Unwind"))}
     assert {name for name in names if name.startswith("_Z")} == {
         "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
+        # TensorFlow's allocator.
         "_ZN3tsl12BFCAllocator11AllocateRawEmmRKNS_20AllocationAttributesE",
         "_ZN3tsl12BFCAllocator13DeallocateRawEPv",
     }

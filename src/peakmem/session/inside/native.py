@@ -23,6 +23,7 @@ class Native:
             library.peakmem_peaks.restype = None
             library.peakmem_reset_peaks.argtypes = [ctypes.c_int]
             library.peakmem_reset_peaks.restype = None
+            library.peakmem_refused.restype = ctypes.c_uint64
             library.peakmem_requested_peak.argtypes = [ctypes.c_int]
             library.peakmem_requested_peak.restype = ctypes.c_uint64
             for name in ("uses", "operators"):
@@ -50,6 +51,10 @@ class Native:
     def reset_peaks(self, device):
         """Start the peaks of a device anew from what is held now."""
         self._library.peakmem_reset_peaks(device)
+
+    def refused(self):
+        """The last request that TensorFlow's allocator refused; 0: none."""
+        return self._library.peakmem_refused()
 
     def requested_peak(self, device):
         """The most that was requested of TensorFlow's allocator."""

@@ -300,13 +300,14 @@ class TensorflowWatch:
         error = self._error
         if error is None or not error["memory"]:
             return None
-        requested = _requested(error["message"])
+        requested = _requested(error["message"]) or self._native.refused()
+        capacity = int(os.environ.get("PEAKMEM_VGPU_CAPACITY", "0"))
         return {
             "event": 0,
             "device": 0,
             "requested": requested,
-            "total": 0,
-            "free": 0,
+            "total": capacity,
+            "free": max(capacity - device["used"], 0),
             "context": 0,
             "operators": [],
             "step": len(self._clock.steps),
@@ -347,7 +348,9 @@ def _requested(message):
 
 def _describe(kind, error, trace):
     message = str(error)
-    memory = kind.__name__ == "ResourceExhaustedError" or "out of memory" in message.lower()
+    # What TensorFlow says where a copy to the device finds no room: "Dst tensor is not initialized."
+    refused = "out of memory" in message.lower() or "Dst tensor is not initialized" in message
+    memory = kind.__name__ == "ResourceExhaustedError" or refused
     return {
         "type": f"{kind.__module__}.{kind.__qualname__}",
         "message": message[:8000],

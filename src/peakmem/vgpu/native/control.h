@@ -30,6 +30,8 @@ void peakmem_peaks(int device, uint64_t out[2]);
 void peakmem_reset_peaks(int device);
 /* The most that was requested of TensorFlow's allocator, before rounding, bytes. */
 uint64_t peakmem_requested_peak(int device);
+/* The last request that TensorFlow's allocator refused, bytes; 0: none. */
+uint64_t peakmem_refused(void);
 /* What the next n copies of 1 to 8 bytes from the device give on this thread: the low bytes of each value. */
 void peakmem_queue_reads(const int64_t *values, int n);
 void peakmem_clear_reads(void);

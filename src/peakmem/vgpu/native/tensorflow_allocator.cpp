@@ -20,7 +20,8 @@ namespace {
 template <class F>
 F real(const char *name) {
   static void *library = dlopen("libtensorflow_framework.so.2", RTLD_LAZY | RTLD_NOLOAD);
-  return library ? (F)dlsym(library, name) : nullptr;
+  void *found = library ? dlsym(library, name) : nullptr;
+  return (F)(found ? found : dlsym(RTLD_NEXT, name));
 }
 
 typedef void *(*Allocate)(void *, size_t, size_t, const void *);
@@ -29,7 +30,7 @@ typedef size_t (*Size)(const void *, const void *);
 
 const int kDevices = 64;
 std::mutex g_mutex;
-uint64_t g_allocated[kDevices], g_requested[kDevices], g_requested_peak[kDevices];
+uint64_t g_allocated[kDevices], g_requested[kDevices], g_requested_peak[kDevices], g_refused = 0;
 
 Size size_of() {
   static Size f = real<Size>("_ZNK3tsl12BFCAllocator13AllocatedSizeEPKv");
@@ -56,6 +57,10 @@ API void *_ZN3tsl12BFCAllocator11AllocateRawEmmRKNS_20AllocationAttributesE(void
   static Allocate allocate = real<Allocate>("_ZN3tsl12BFCAllocator11AllocateRawEmmRKNS_20AllocationAttributesE");
   void *p = allocate ? allocate(self, alignment, n, attributes) : nullptr;
   int device = p ? peakmem::memory().owner(p) : -1;
+  if (!p && n) {
+    std::lock_guard<std::mutex> lock(g_mutex);
+    g_refused = n;
+  }
   if (device < 0 || device >= kDevices || !size_of() || !requested_of()) return p;
   size_t size = size_of()(self, p);
   peakmem::forget_kept(p, size);
@@ -70,6 +75,10 @@ API void _ZN3tsl12BFCAllocator13DeallocateRawEPv(void *self, void *p) {
   if (deallocate) deallocate(self, p);
 }
 
+API uint64_t peakmem_refused(void) {
+  std::lock_guard<std::mutex> lock(g_mutex);
+  return g_refused;
+}
 API uint64_t peakmem_requested_peak(int device) {
   std::lock_guard<std::mutex> lock(g_mutex);
   return device >= 0 && device < kDevices ? g_requested_peak[device] : 0;
