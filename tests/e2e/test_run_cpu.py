@@ -63,7 +63,7 @@ def trained(script: Path, **variables: str) -> int:
 @pytest.mark.parametrize("text", [DENSE, ATTENTION], ids=["dense", "attention"])
 def test_the_peak_is_that_of_the_real_training(script, text: str, threads: str) -> None:
     path = script(text)
-    done = run_peakmem("run", "--device", "cpu", "--json", "-", path, OMP_NUM_THREADS=threads)
+    done = run_peakmem("run", "--device", "cpu", "--steps", "all", "--json", "-", path, OMP_NUM_THREADS=threads)
     assert done.code == 0, done.err
     truth = trained(path, OMP_NUM_THREADS=threads)
     host = done.json["host"]
