@@ -12,6 +12,8 @@ import click
     "3 the model's own code failed, 130 interrupted.",
 )
 @click.argument("what")
+@click.option("--device", type=click.Choice(["gpu", "cpu"]), default="gpu", show_default=True,
+              help="What it trains on: a card, or the processor and the host's memory.")  # fmt: skip
 @click.option("-b", "--batch", type=click.IntRange(min=1), metavar="B", help="Samples in one forward pass.")
 @click.option("--input", "shape", metavar="SHAPE", help="Shape of one sample, such as 3x224x224. [the model's own]")
 @click.option("--tokens", type=click.IntRange(min=1), metavar="N", help="Length of a sequence of tokens.")

@@ -44,6 +44,7 @@ class PredictOptions:
     """The options of `peakmem predict`, as they were typed."""
 
     what: str
+    device: str = "gpu"
     batch: int | None
     shape: str | None
     tokens: int | None
@@ -115,6 +116,7 @@ class PredictOptions:
         precision: Any = f"amp-{self.amp}" if self.amp else self.precision
         zero_grad: Any = self.zero_grad
         quantize: Any = self.quantize
+        device: Any = self.device
         return Training(
             optimizer=Optimizer.parse(self.optimizer or DEFAULT_OPTIMIZER),
             precision=precision,
@@ -135,11 +137,13 @@ class PredictOptions:
             deterministic=self.deterministic,
             compile=self.compile,
             cuda_graphs=self.cuda_graphs,
+            device=device,
         )
 
     def run(self, script: str) -> RunOptions:
         """The options with which the script is run."""
         return RunOptions(
+            device=self.device,
             gpu=self.gpu,
             memory=self.memory,
             steps=self.steps,
@@ -189,6 +193,10 @@ def predict(options: PredictOptions) -> int:
         if target is not None:
             check_writable(target, force=options.force)
     check_scheduler(options.scheduler, options.margin, options.json_target)
+    if options.device == "cpu":
+        from peakmem.cli.predicting_cpu import predict_on_cpu
+
+        return predict_on_cpu(options)
     if options.what.startswith("jax:"):
         from peakmem.cli.predicting_jax import predict_jax
 
@@ -198,7 +206,7 @@ def predict(options: PredictOptions) -> int:
 
         code: int = predict_checkpoint(options, options.training())
         return code
-    script, workload, training = written(options, steps=_steps(options.steps))
+    script, workload, training = written(options, steps=steps_to_run(options.steps))
     if options.print_script:
         click.echo(script, nl=False)
         return ExitCode.FITS
@@ -265,8 +273,8 @@ def forecast_script(
         PeakmemError: the model can't be trained so.
     """
     started = time.monotonic()
-    collected = _Collecting(progress)
-    with _place(keep) as folder:
+    collected = Collecting(progress)
+    with script_folder(keep) as folder:
         path = Path(keep) if keep else Path(folder, "predict.py")
         path.write_text(script, encoding="utf-8")
         options = replace(options, command=(sys.executable, str(path)))
@@ -281,7 +289,7 @@ def forecast_script(
                 started=started,
             )
         except PeakmemError as error:
-            raise _plainer(error, workload) from error
+            raise plainer(error, workload) from error
         forecast = made.forecast
         if training.collects_garbage and not (made.ended.interrupted or forecast.error):
             progress.say("running again without a recording, since tensors wait for Python's garbage collector")
@@ -292,7 +300,7 @@ def forecast_script(
         without_folder(forecast, folder),
         command=("peakmem", "predict", what),
         notes=tuple(note for note in forecast.notes if not note.startswith(_ABOUT_SCRIPTS)),
-        workload=_described(workload, training, collected),
+        workload=describe(workload, training, collected),
     )
     return made, forecast
 
@@ -318,7 +326,7 @@ def print_workload(described: dict[str, str], screen: Any) -> None:
     screen.print(Padding(table, (1, 0, 0, 1), expand=False))
 
 
-class _Collecting:
+class Collecting:
     """Keeps the lines in which the script says what it trains, and passes everything on."""
 
     def __init__(self, progress: Progress) -> None:
@@ -343,7 +351,8 @@ def _sizes(text: str) -> str:
     return re.sub(r"(?<=\d) (?=\d)", " x ", text.replace("torch.", ""))
 
 
-def _described(workload: Workload, training: Training | Compiled, collected: _Collecting) -> dict[str, str]:
+def describe(workload: Workload, training: Training | Compiled, collected: Collecting) -> dict[str, str]:
+    """What was trained, in words: from the settings, and from what the script said."""
     described = {"model": workload.title}
     for text in collected.said("parameters"):
         every, _, trained = text.partition(", trained: ")
@@ -357,7 +366,7 @@ def _described(workload: Workload, training: Training | Compiled, collected: _Co
     return described
 
 
-def _plainer(error: PeakmemError, workload: Workload) -> PeakmemError:
+def plainer(error: PeakmemError, workload: Workload) -> PeakmemError:
     """The same error in words that fit a model rather than a script."""
     prefix = "the script failed before it used the GPU: "
     if not error.message.startswith(prefix):
@@ -395,9 +404,11 @@ def _not_trainable(forecast: Forecast, printed: tuple[str, ...], workload: Workl
     )
 
 
-def _place(keep: str | None) -> AbstractContextManager[str]:
+def script_folder(keep: str | None) -> AbstractContextManager[str]:
+    """A folder for the script that goes with the run; no folder where the script is kept."""
     return nullcontext("") if keep else tempfile.TemporaryDirectory(prefix="peakmem-predict-")
 
 
-def _steps(text: str) -> int:
+def steps_to_run(text: str) -> int:
+    """How many steps the script runs for a value of `--steps`."""
     return int(text) if text.isdigit() and int(text) > 0 else MOST_STEPS

@@ -63,6 +63,11 @@ def run_on_cpu(options: RunOptions) -> int:
         print_request(forecast, options.scheduler, options.margin)
     if options.json_target is not None:
         write_json(forecast, options.json_target, force=options.force)
+    return exit_code_of(forecast, ended)
+
+
+def exit_code_of(forecast: CpuForecast, ended: Ended) -> int:
+    """The exit code that tells how a run on the CPU ended."""
     if ended.interrupted:
         return ExitCode.INTERRUPTED
     if forecast.error is not None:

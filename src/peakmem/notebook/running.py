@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import subprocess
 import sys
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 FORECASTING = ("run", "predict")
 """Commands whose result is one `Forecast`."""
+_OTHER_RESULTS = ("--json", "--help", "-h", "--print-script", "--explain", "--measure", "--format")
+"""Options with which these commands give something else than a `Forecast` alone."""
 _TICK = 0.5
 
 
@@ -69,7 +72,9 @@ def run_command(words: list[str], screen: Screen) -> Done:
 
 def _wants_text(words: list[str]) -> bool:
     own = words[: words.index("--")] if "--" in words else words
-    return any(word.split("=")[0] in ("--json", "--help", "-h", "--print-script", "--explain") for word in own)
+    if "--device=cpu" in own or ("--device", "cpu") in itertools.pairwise(own):
+        return True
+    return any(word.split("=")[0] in _OTHER_RESULTS for word in own)
 
 
 def _call(words: list[str], screen: Screen) -> tuple[int, str, str]:

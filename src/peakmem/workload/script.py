@@ -15,6 +15,18 @@ def write_script(workload: Workload, training: Training, *, steps: int) -> str:
     return _Writer(workload, training, steps).script()
 
 
+_PEAKS = {
+    "gpu": 'print("max_memory_allocated", torch.cuda.max_memory_allocated())\n'
+    'print("max_memory_reserved", torch.cuda.max_memory_reserved())',
+    "cpu": 'print("max_rss", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)',
+}
+"""What the script prints at its end, by what trains, bytes."""
+_BATCH = {
+    "gpu": "# One batch on the host, as a data loader gives it; every step copies it to the GPU.",
+    "cpu": "# One batch, as a data loader gives it.",
+}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pieces:
     """The parts of a training script, to be put together in another way. All are Python statements.
@@ -52,6 +64,8 @@ class _Writer:
         self._checkpoints = training.checkpointing or training.selective_checkpointing
         self._own_checkpointing = own
         self._blocks = self._checkpoints and own is None
+        self._device = "cuda" if training.device == "gpu" else "cpu"
+        self._moved = ".cuda()" if training.device == "gpu" else ""
 
     def script(self) -> str:
         workload = self._workload
@@ -66,8 +80,7 @@ class _Writer:
             "\n".join(self._model()),
             "\n".join(self._batch()),
             "\n".join(self._loop()),
-            'print("max_memory_allocated", torch.cuda.max_memory_allocated())\n'
-            'print("max_memory_reserved", torch.cuda.max_memory_reserved())',
+            _PEAKS[self._training.device],
         ]
         return "\n\n".join(parts) + "\n"
 
@@ -89,6 +102,8 @@ class _Writer:
         plain = {"import functools", "from collections import Counter"} if self._blocks else set()
         if training.deterministic:
             plain.add("import os")
+        if training.device == "cpu":
+            plain.add("import resource")
         others = {"import torch", "from torch import nn", *self._workload.imports}
         if self._blocks:
             others.add("from torch.utils.checkpoint import checkpoint")
@@ -130,10 +145,10 @@ class _Writer:
         return BLOCKS.replace(whole, whole[:-1] + ", context_fn=keep_products)")
 
     def _to_device(self) -> str:
-        if self._training.precision != "bf16":
-            return TO_DEVICE
-        cast = "value.to(torch.bfloat16) if value.is_floating_point() else value"
-        return TO_DEVICE.replace("value.cuda()", f"({cast}).cuda()")
+        text = "value"
+        if self._training.precision == "bf16":
+            text = "(value.to(torch.bfloat16) if value.is_floating_point() else value)"
+        return TO_DEVICE.replace("value.cuda()", text + self._moved)
 
     def _switches(self) -> list[str]:
         training = self._training
@@ -161,7 +176,7 @@ class _Writer:
             lines.append("model = model.to(torch.bfloat16)")
         if training.channels_last:
             lines.append("model = model.to(memory_format=torch.channels_last)")
-        lines.append("model = model.cuda().train()")
+        lines.append(f"model = model{self._moved}.train()")
         if training.freeze:
             lines += [
                 f"frozen = [p for name, p in model.named_parameters() if name.startswith({training.freeze!r})]",
@@ -177,7 +192,7 @@ class _Writer:
         lines.append("trained = [parameter for parameter in model.parameters() if parameter.requires_grad]")
         lines += self._optimizer()
         if training.precision == "amp-fp16":
-            lines.append('scaler = torch.amp.GradScaler("cuda")')
+            lines.append(f'scaler = torch.amp.GradScaler("{self._device}")')
         if training.ema:
             lines.append(
                 "average = torch.optim.swa_utils.AveragedModel("
@@ -236,7 +251,7 @@ class _Writer:
         lines = [
             "torch.manual_seed(0)  # chances in training do not depend on how the model was made",
             "",
-            "# One batch on the host, as a data loader gives it; every step copies it to the GPU.",
+            _BATCH[self._training.device],
             self._workload.batch.strip("\n"),
         ]
         for name in self._workload.tensors:
@@ -256,9 +271,9 @@ class _Writer:
             if self._workload.nested:
                 lines.append(f"{name} = to_device({host})")
                 continue
-            text = f"{host}.cuda()"
+            text = f"{host}{self._moved}"
             if name in self._workload.floating and self._training.precision == "bf16":
-                text = f"{host}.to(torch.bfloat16).cuda()"
+                text = f"{host}.to(torch.bfloat16){self._moved}"
             if name in self._workload.floating and self._training.channels_last:
                 text += ".contiguous(memory_format=torch.channels_last)"
             lines.append(f"{name} = {text}")
@@ -271,7 +286,7 @@ class _Writer:
             lines = ["with torch.autograd.graph.save_on_cpu(pin_memory=True):", *(f"    {line}" for line in lines)]
         if training.precision.startswith("amp-"):
             kind = {"amp-bf16": "bfloat16", "amp-fp16": "float16"}[training.precision]
-            lines = [f'with torch.autocast("cuda", dtype=torch.{kind}):', *(f"    {line}" for line in lines)]
+            lines = [f'with torch.autocast("{self._device}", dtype=torch.{kind}):', *(f"    {line}" for line in lines)]
         return lines
 
     def _zero(self) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 from peakmem.errors import PeakmemError
 
+TrainsOn = Literal["gpu", "cpu"]
 Precision = Literal["fp32", "tf32", "amp-bf16", "amp-fp16", "bf16"]
 ZeroGrad = Literal["start", "backward", "end"]
 Quantized = Literal["nf4", "fp4"]
@@ -135,6 +136,7 @@ class Training:
         deterministic: whether only deterministic algorithms are used.
         compile: whether the model goes through `torch.compile`.
         cuda_graphs: whether the forward and backward passes are captured in a CUDA graph, which is replayed.
+        device: what trains: a GPU, or the `cpu`.
     """
 
     optimizer: Optimizer = field(default_factory=lambda: Optimizer(name=DEFAULT_OPTIMIZER))
@@ -156,8 +158,11 @@ class Training:
     deterministic: bool = False
     compile: bool = False
     cuda_graphs: bool = False
+    device: TrainsOn = "gpu"
 
     def __post_init__(self) -> None:
+        _among("device", self.device, get_args(TrainsOn))
+        self._check_device()
         _among("precision", self.precision, get_args(Precision))
         _among("zero_grad", self.zero_grad, get_args(ZeroGrad))
         if self.quantize is not None:
@@ -231,6 +236,20 @@ class Training:
     def collects_garbage(self) -> bool:
         """Whether the peak hangs on when Python collects garbage, so that watching may change it."""
         return False
+
+    def _check_device(self) -> None:
+        """Raise a PeakmemError if a setting is of GPUs alone and the CPU trains."""
+        of_gpus = {
+            "--precision tf32": self.precision == "tf32",
+            "--quantize": self.quantize is not None,
+            "--offload-activations": self.offload_activations,
+            "--cudnn-benchmark": self.cudnn_benchmark,
+            "--cuda-graphs": self.cuda_graphs,
+            "--compile": self.compile,
+        }
+        given = [name for name, is_given in of_gpus.items() if is_given]
+        if self.device == "cpu" and given:
+            raise PeakmemError(f"{given[0]} is not for training on the CPU", hint=f"leave out {' '.join(given)}")
 
     def words(self) -> str:
         """The settings that differ from plain training, in words."""

@@ -1,0 +1,53 @@
+"""`peakmem predict --device cpu` against its own script, trained for real."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.e2e.conftest import run_peakmem
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.mark.parametrize(
+    ("words", "tolerance"),
+    [
+        (("dense:1000-100-100-100-100-10", "--batch", "256"), 0.05),
+        (("dense:2048-2048-2048-2048-10", "--batch", "512", "--optimizer", "sgd:momentum=0.9"), 0.1),
+    ],
+)
+def test_the_forecast_is_what_its_script_takes(words, tolerance, tmp_path):
+    path = tmp_path / "train.py"
+    done = run_peakmem("predict", "--device", "cpu", "--steps", "3", "--json", "-", "--save-script", path, *words)
+    assert done.code == 0, done.err
+    printed = subprocess.run([sys.executable, path], capture_output=True, text=True, check=True, env=os.environ)
+    real = int(printed.stdout.split("max_rss")[1])
+    forecast = done.json
+    assert forecast["schema"] == "peakmem/cpu-forecast/1"
+    assert forecast["workload"]["training"]
+    assert forecast["host"]["peak_rss"] == pytest.approx(real, rel=tolerance)
+    assert "resident at the peak" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("dense:10-10", "--batch", "2", "--gpu", "t4"), "--gpu says nothing about training on the CPU"),
+        (("dense:10-10", "--batch", "2", "--cuda-graphs"), "--cuda-graphs is not for training on the CPU"),
+        (("keras:nets.py:build", "--batch", "2"), "--device cpu is for PyTorch models with an architecture"),
+    ],
+)
+def test_what_the_cpu_does_not_have_is_refused(words, message):
+    done = run_peakmem("predict", "--device", "cpu", *words)
+    assert done.code == 2
+    assert message in done.err
+
+
+def test_a_limit_that_is_too_small():
+    done = run_peakmem("predict", "--device", "cpu", "--memory", "200MiB", "dense:1000-100-10", "--batch", "256")
+    assert done.code == 1
+    assert "does not fit" in done.out
