@@ -55,7 +55,7 @@ def forecast(found: dict[str, Any], *, limit: int | None = None, processes: tupl
 
 def process(pid: int, uss: int, first: float, last: float) -> ProcessPeak:
     pages = dict.fromkeys(("rss", "pss", "uss", "anonymous"), uss)
-    return ProcessPeak(pid=pid, parent=7, command=(), file=0, shared=0, first=first, last=last, **pages)
+    return ProcessPeak(pid=pid, parent=7, command=(), file=0, shared=0, growth=0, first=first, last=last, **pages)
 
 
 def test_the_parts_close_the_sum_without_what_peakmem_takes_itself() -> None:
