@@ -4,7 +4,29 @@ Several optimizers stepped in one iteration (GANs, a model and its embeddings) a
 optimizer steps that has already stepped in this one.
 """
 
+import weakref
 from dataclasses import dataclass
+
+
+def watch_new_optimizers(optimizer_class, clock, optimizers, made=lambda: None):
+    """Tell a `StepClock` of each optimizer of torch that is made, and of its end.
+
+    Args:
+        optimizer_class: `torch.optim.Optimizer`.
+        clock: the clock.
+        optimizers: a weak set that gets them.
+        made: called after each.
+    """
+    original = optimizer_class.__init__
+
+    def __init__(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        optimizers.add(self)
+        clock.optimizer_made(id(self))
+        weakref.finalize(self, clock.optimizer_gone, id(self)).atexit = False
+        made()
+
+    optimizer_class.__init__ = __init__
 
 
 @dataclass

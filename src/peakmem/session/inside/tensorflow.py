@@ -5,7 +5,6 @@ the virtual GPU what it took from the driver. A step is an outermost call of a `
 (which is what `model.fit` calls for one batch or some), or an optimizer that is applied outside of all of them.
 """
 
-import atexit
 import functools
 import importlib
 import json
@@ -13,10 +12,10 @@ import os
 import re
 import sys
 import threading
-import traceback
 from typing import Any
 
 from . import stopping
+from .ending import Ending
 from .native import Native
 from .steps import StepClock, is_steady
 from .writing import Writer, plain
@@ -42,49 +41,28 @@ def install(tensorflow, settings):
     return watch
 
 
-class TensorflowWatch:
+class TensorflowWatch(Ending):
     """All that is known of one process; written to the session's folder at its end."""
 
     def __init__(self, tensorflow, settings, native, writer):
+        super().__init__(writer)
         self._tf = tensorflow
-        self._settings = settings
         self._native = native
-        self._writer = writer
         self._clock = StepClock(settings.steps, settings.most_steps)
-        self._pid = os.getpid()
-        self._finished = False
         self._peak = 0
-        self._error = None
         self._models = []
         self._optimizers = []
         self._threads = threading.local()
-        self._lock = threading.RLock()
 
     # ------------------------------------------------------------------ set-up
 
     def install(self):
         """Hook into TensorFlow."""
-        self._writer.progress("tensorflow", tensorflow=self._tf.__version__)
+        self.writer.progress("tensorflow", tensorflow=self._tf.__version__)
         module = importlib.import_module("tensorflow.python.eager.polymorphic_function.polymorphic_function")
         self._watch_functions(module.Function)
-        atexit.register(self.finish, "end")
-        original = sys.excepthook
-
-        def excepthook(kind, error, trace):
-            if isinstance(error, stopping.EnoughSeen):
-                return
-            self._error = _describe(kind, error, trace)
-            original(kind, error, trace)
-
-        sys.excepthook = excepthook
+        self.watch_the_end()
         os.register_at_fork(after_in_child=self._forked)
-        leave = os._exit
-
-        def _exit(status):
-            self.finish("end")
-            leave(status)
-
-        os._exit = _exit
 
     def _forked(self):
         self._finished = True
@@ -164,7 +142,7 @@ class TensorflowWatch:
         allocated = self._allocated_peak()
         self._clock.optimizer_stepped(identity, len(self._clock.steps) + 1, allocated, self._reserved())
         step = self._clock.steps[-1]
-        self._writer.progress("step", step=len(self._clock.steps), allocated=step.allocated, reserved=step.reserved)
+        self.writer.progress("step", step=len(self._clock.steps), allocated=step.allocated, reserved=step.reserved)
         if self._clock.enough():
             self.finish("enough")
             stopping.stop()
@@ -194,26 +172,20 @@ class TensorflowWatch:
 
     # --------------------------------------------------------------------- end
 
-    def finish(self, reason):
-        """Write what was seen, once; nothing if the process never used the GPU."""
-        with self._lock:
-            if self._finished or os.getpid() != self._pid:
-                return
-            self._finished = True
-        last = getattr(sys, "last_value", None)
-        if self._error is None and last is not None:
-            self._error = _describe(type(last), last, last.__traceback__)
-        try:
-            if not self._uses_gpu():
-                if self._error:
-                    self._writer.progress("error", **self._error)
-                return
-            self._writer.progress("writing")
-            self._writer.recording(self._recording(reason))
-        except OSError as error:
-            self._writer.progress("unwritten", reason=str(error))
-        except Exception as error:  # no fault of the script's: it ends as it would, and the other side tells
-            self._writer.progress("broken", reason=f"{type(error).__name__}: {error}")
+    def _described(self, kind, error, trace):
+        described = super()._described(kind, error, trace)
+        message = described["message"]
+        # What TensorFlow says where a copy to the device finds no room: "Dst tensor is not initialized."
+        refused = "out of memory" in message.lower() or "Dst tensor is not initialized" in message
+        return {**described, "memory": kind.__name__ == "ResourceExhaustedError" or refused}
+
+    def _write(self, reason):
+        if not self._uses_gpu():
+            if self._error:
+                self.writer.progress("error", **self._error)
+            return
+        self.writer.progress("writing")
+        self.writer.recording(self._recording(reason))
 
     def _recording(self, reason):
         tf = self._tf
@@ -344,16 +316,3 @@ def _requested(message):
         return elements * _SIZES.get(shape[2], 4)
     trying = _TRYING.search(message)
     return int(float(trying[1]) * _UNITS[trying[2]]) if trying else 0
-
-
-def _describe(kind, error, trace):
-    message = str(error)
-    # What TensorFlow says where a copy to the device finds no room: "Dst tensor is not initialized."
-    refused = "out of memory" in message.lower() or "Dst tensor is not initialized" in message
-    memory = kind.__name__ == "ResourceExhaustedError" or refused
-    return {
-        "type": f"{kind.__module__}.{kind.__qualname__}",
-        "message": message[:8000],
-        "frames": [(f.filename, f.lineno, f.name) for f in traceback.extract_tb(trace)][-60:],
-        "memory": memory,
-    }

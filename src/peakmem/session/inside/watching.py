@@ -1,23 +1,21 @@
 """Watches one process that uses torch: its optimizer steps, its allocator, its end."""
 
-import atexit
 import importlib
 import os
-import sys
 import threading
 import traceback
 import weakref
 
 from . import distributed, stopping
 from .contexts import Contexts
-from .ending import describe_error
+from .ending import Ending, describe_error
 from .graph import look_at_nodes, mark_nodes
 from .host_memory import HostMemory
 from .keras import Optimizers
 from .modules import ModuleTracker
 from .native import Native
 from .owners import Owners
-from .steps import StepClock
+from .steps import StepClock, watch_new_optimizers
 from .writing import Writer
 
 PEAKS = ("requested", "allocated", "active", "reserved")
@@ -89,14 +87,14 @@ class _Backward:
         return False
 
 
-class Watch:
+class Watch(Ending):
     """All that is known of one watched process; written to the session's folder at its end."""
 
     def __init__(self, torch, settings, native, writer):
+        super().__init__(writer)
         self.torch = torch
         self.settings = settings
         self.native = native
-        self.writer = writer
         self.clock = StepClock(settings.steps, settings.most_steps)
         self.contexts = Contexts(native, torch._C._autograd._get_sequence_nr)
         self.modules = ModuleTracker(torch, self.contexts)
@@ -105,16 +103,12 @@ class Watch:
         self.backward_depth = 0
         self._values = None
         self.ledger = None
-        self._pid = os.getpid()
         self._started = False
         self._recording = False
-        self._finished = False
         self._peaks = {}
-        self._error = None
         self._oom = None
         self._optimizers: weakref.WeakSet = weakref.WeakSet()
         self._optimizer_before = None
-        self._lock = threading.RLock()  # a signal handler may end the process while it is held
         self.owners = Owners(torch, self.modules, self._optimizers, native.event_count)
         self.host = HostMemory(torch, native, settings)
 
@@ -133,7 +127,7 @@ class Watch:
         optimizer = importlib.import_module("torch.optim.optimizer")
         optimizer.register_optimizer_step_pre_hook(self._before_optimizer)
         optimizer.register_optimizer_step_post_hook(self._after_optimizer)
-        self._watch_new_optimizers()
+        watch_new_optimizers(torch.optim.Optimizer, self.clock, self._optimizers)
         self._watch_resets()
         variable = torch.autograd.Variable
         variable._execution_engine = _Engine(variable._execution_engine, self)
@@ -155,7 +149,9 @@ class Watch:
 
             self.changes = changes.install(self, self.settings.changes)
         self.host.install()
-        self._watch_the_end()
+        self.watch_the_end()
+        self._watch_threads()
+        os.register_at_fork(after_in_child=self._forked)
         self.writer.progress("torch", torch=torch.__version__)
 
     def _cuda_started(self):
@@ -172,19 +168,6 @@ class Watch:
         torch._C._cuda_attach_out_of_memory_observer(self._out_of_memory)
         self.writer.progress("cuda")
 
-    def _watch_new_optimizers(self):
-        optimizer_class = self.torch.optim.Optimizer
-        original = optimizer_class.__init__
-        watch = self
-
-        def __init__(self, *args, **kwargs):
-            original(self, *args, **kwargs)
-            watch._optimizers.add(self)
-            watch.clock.optimizer_made(id(self))
-            weakref.finalize(self, watch.clock.optimizer_gone, id(self)).atexit = False
-
-        optimizer_class.__init__ = __init__
-
     def _watch_resets(self):
         # The script may start PyTorch's peaks anew; the peaks of the whole run are kept here.
         original = self.torch._C._cuda_resetPeakMemoryStats
@@ -194,28 +177,6 @@ class Watch:
             return original(device)
 
         self.torch._C._cuda_resetPeakMemoryStats = reset_peak_memory_stats
-
-    def _watch_the_end(self):
-        atexit.register(self.finish, "end")
-        original = sys.excepthook
-
-        def excepthook(kind, error, trace):
-            if isinstance(error, stopping.EnoughSeen):
-                return
-            self._error = describe_error(kind, error, trace)
-            original(kind, error, trace)
-
-        sys.excepthook = excepthook
-        self._watch_threads()
-        os.register_at_fork(after_in_child=self._forked)
-        leave = os._exit
-
-        def _exit(status):
-            # Neither exit handlers nor `finally` blocks run: scripts end so, and so do forked processes.
-            self.finish("end")
-            leave(status)
-
-        os._exit = _exit
 
     def _watch_threads(self):
         original = threading.excepthook
@@ -326,31 +287,15 @@ class Watch:
                 peak = stats[f"{name}_bytes"]["all"]["peak"]
                 kept[name] = max(kept[name], peak)
 
-    def finish(self, reason):
-        """Write what was seen, once; nothing if the process never used CUDA."""
-        with self._lock:
-            if self._finished or os.getpid() != self._pid:
-                return
-            self._finished = True
+    def _write(self, reason):
         self.host.close()
-        last = getattr(sys, "last_value", None)  # uncaught, and told to a hook that took the place of ours
-        if self._error is None and last is not None:
-            self._error = describe_error(type(last), last, last.__traceback__)
-        if not self._started:
+        if not self._started:  # the process never used CUDA
             if self._error:
                 self.writer.progress("error", **self._error)
             return
-        try:
-            self._collect_peaks()
-            self.owners.finish()
-            self.writer.progress("writing")
-            self.writer.recording(self._describe_process(reason))
-        except OSError as error:
-            self.writer.progress("unwritten", reason=str(error))
-        except Exception as error:  # no fault of the script's: it ends as it would, and the other side tells
-            self.writer.progress("broken", reason=f"{type(error).__name__}: {error}")
-
-    def _describe_process(self, reason):
         from .recording import describe
 
-        return describe(self, reason)
+        self._collect_peaks()
+        self.owners.finish()
+        self.writer.progress("writing")
+        self.writer.recording(describe(self, reason))

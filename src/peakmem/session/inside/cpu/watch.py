@@ -1,17 +1,16 @@
 """Watches one process that trains on the CPU: its optimizer steps, its resident memory, its end."""
 
-import atexit
+import functools
 import importlib
 import os
-import sys
 import threading
 import time
 import weakref
 
 from .. import stopping
-from ..ending import describe_error
+from ..ending import Ending
 from ..recording import FORMAT
-from ..steps import StepClock
+from ..steps import StepClock, watch_new_optimizers
 from ..writing import plain
 from . import checkpoints, recurrent, unwritten
 from .mode import SkipMode
@@ -43,27 +42,23 @@ class _Engine:
         return getattr(self._engine, name)
 
 
-class CpuWatch:
+class CpuWatch(Ending):
     """All that is known of one watched process; written to the session's folder at its end."""
 
     def __init__(self, torch, settings, native, writer):
+        super().__init__(writer)
         self.torch = torch
         self.settings = settings
         self.native = native
-        self.writer = writer
         self.clock = StepClock(settings.steps, settings.most_steps)
         self.phase = "other"
         self._started = time.monotonic()
-        self._pid = os.getpid()
-        self._finished = False
-        self._error = None
         self._phases = {}  # of this step: phase -> (highest resident, live then)
         self._steps = []
         self._marks = []
         self._highest: dict = {"resident": 0}
         self._roles = Roles(torch)
         self._optimizers: weakref.WeakSet = weakref.WeakSet()
-        self._lock = threading.RLock()
         self._base = 0
         self._own = 0
         self._at_fork = 0
@@ -81,48 +76,16 @@ class CpuWatch:
         optimizer = importlib.import_module("torch.optim.optimizer")
         optimizer.register_optimizer_step_pre_hook(self._before_optimizer)
         optimizer.register_optimizer_step_post_hook(self._after_optimizer)
-        self._watch_new_optimizers()
+        made = functools.partial(self.enter, "forward")
+        watch_new_optimizers(torch.optim.Optimizer, self.clock, self._optimizers, made)
         variable = torch.autograd.Variable
         variable._execution_engine = _Engine(variable._execution_engine, self)
-        self._watch_the_end()
+        self.watch_the_end()
+        os.register_at_fork(before=self._before_fork, after_in_child=self._forked)
         self.mode.put_on()
         # What peakmem itself takes of the process; `torch.optim` is imported by `import torch` in any case.
         self._own = max(0, _resident() - self._base)
         self.writer.progress("torch", torch=torch.__version__)
-
-    def _watch_new_optimizers(self):
-        optimizer_class = self.torch.optim.Optimizer
-        original = optimizer_class.__init__
-        watch = self
-
-        def __init__(self, *args, **kwargs):
-            original(self, *args, **kwargs)
-            watch._optimizers.add(self)
-            watch.clock.optimizer_made(id(self))
-            weakref.finalize(self, watch.clock.optimizer_gone, id(self)).atexit = False
-            watch.enter("forward")
-
-        optimizer_class.__init__ = __init__
-
-    def _watch_the_end(self):
-        atexit.register(self.finish, "end")
-        original = sys.excepthook
-
-        def excepthook(kind, error, trace):
-            if isinstance(error, stopping.EnoughSeen):
-                return
-            self._error = describe_error(kind, error, trace)
-            original(kind, error, trace)
-
-        sys.excepthook = excepthook
-        os.register_at_fork(before=self._before_fork, after_in_child=self._forked)
-        leave = os._exit
-
-        def _exit(status):
-            self.finish("end")
-            leave(status)
-
-        os._exit = _exit
 
     def _before_fork(self):
         if not self._finished:
@@ -195,24 +158,11 @@ class CpuWatch:
 
     # --------------------------------------------------------------------- end
 
-    def finish(self, reason):
-        """Write what was seen, once."""
-        with self._lock:
-            if self._finished or os.getpid() != self._pid:
-                return
-            self._finished = True
-        last = getattr(sys, "last_value", None)
-        if self._error is None and last is not None:
-            self._error = describe_error(type(last), last, last.__traceback__)
-        try:
-            self.native.look()
-            self.enter("other")
-            self._roles.at_peak(self.native)
-            self.writer.recording(plain(self._describe(reason)))
-        except OSError as error:
-            self.writer.progress("unwritten", reason=str(error))
-        except Exception as error:  # no fault of the script's: it ends as it would, and the other side tells
-            self.writer.progress("broken", reason=f"{type(error).__name__}: {error}")
+    def _write(self, reason):
+        self.native.look()
+        self.enter("other")
+        self._roles.at_peak(self.native)
+        self.writer.recording(plain(self._describe(reason)))
 
     def _describe(self, reason):
         torch = self.torch
