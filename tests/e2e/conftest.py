@@ -72,6 +72,33 @@ def run_peakmem(*words: str | Path, cwd: Path | None = None, timeout: float = 30
     return Done(done.returncode, done.stdout, done.stderr)
 
 
+_MEASURE = """
+import resource, subprocess, sys
+code = subprocess.call(sys.argv[1:])
+print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+
+def measured(*words: str | Path, **variables: str) -> tuple[str, int]:
+    """Run a command for real: what it printed, and the resident memory of its largest process, bytes.
+
+    A small process of its own starts it, since a child's peak begins with that of the process that made it.
+    """
+    import os
+
+    done = subprocess.run(
+        [sys.executable, "-c", _MEASURE, *map(str, words)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **variables},
+    )
+    printed, _, last = done.stdout.rstrip("\n").rpartition("\n")
+    code, largest_kib = map(int, last.split())
+    assert code == 0, done.stderr
+    return printed, largest_kib * 1024
+
+
 @pytest.fixture
 def script(tmp_path: Path):
     """Write a script and give its path."""

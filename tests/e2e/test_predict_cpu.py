@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 
 import pytest
 
-from tests.e2e.conftest import run_peakmem
+from tests.e2e.conftest import measured, run_peakmem
 
 pytestmark = pytest.mark.torch
 
@@ -24,8 +22,8 @@ def test_the_forecast_is_what_its_script_takes(words, tolerance, tmp_path):
     path = tmp_path / "train.py"
     done = run_peakmem("predict", "--device", "cpu", "--steps", "3", "--json", "-", "--save-script", path, *words)
     assert done.code == 0, done.err
-    printed = subprocess.run([sys.executable, path], capture_output=True, text=True, check=True, env=os.environ)
-    real = int(printed.stdout.split("max_rss")[1])
+    printed, _ = measured(sys.executable, path)
+    real = int(printed.split("max_rss")[1])
     forecast = done.json
     assert forecast["schema"] == "peakmem/cpu-forecast/1"
     assert forecast["workload"]["training"]

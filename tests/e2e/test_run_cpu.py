@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import run_peakmem
+from tests.e2e.conftest import measured, run_peakmem
 
 pytestmark = pytest.mark.torch
 
@@ -50,22 +49,13 @@ for _ in range(2):
 """
 
 
-def trained(script: Path, **variables: str) -> int:
-    """VmHWM of the script run for real, bytes."""
-    process = subprocess.Popen([sys.executable, script], stdout=subprocess.DEVNULL, env={**os.environ, **variables})
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = status
-    assert status == 0
-    return usage.ru_maxrss * 1024
-
-
 @pytest.mark.parametrize("threads", ["1", "2"])
 @pytest.mark.parametrize("text", [DENSE, ATTENTION], ids=["dense", "attention"])
 def test_the_peak_is_that_of_the_real_training(script, text: str, threads: str) -> None:
     path = script(text)
     done = run_peakmem("run", "--device", "cpu", "--steps", "all", "--json", "-", path, OMP_NUM_THREADS=threads)
     assert done.code == 0, done.err
-    truth = trained(path, OMP_NUM_THREADS=threads)
+    _, truth = measured(sys.executable, path, OMP_NUM_THREADS=threads)
     host = done.json["host"]
     assert host["peak_rss"] == pytest.approx(truth, rel=0.08)
     assert host["threads"] == int(threads)

@@ -1,11 +1,10 @@
 """Models that are too large for the host: built on the device, or without their weights."""
 
-import subprocess
 import sys
 
 import pytest
 
-from tests.e2e.conftest import run_peakmem
+from tests.e2e.conftest import measured, run_peakmem
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -23,20 +22,12 @@ for _ in range(4):
     optimizer.zero_grad()
 """
 
-MEASURE = """
-import resource, subprocess, sys
-code = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL)
-print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
-"""
-
 
 def test_a_7b_model_built_on_the_device_takes_little_host_memory(script):
     words = [sys.executable, "-m", "peakmem", "run", "--gpu", "a100-80", "--build-on-device", str(script(LLAMA_7B))]
-    done = subprocess.run([sys.executable, "-c", MEASURE, *words], capture_output=True, text=True, check=True)
-    code, largest_kib = map(int, done.stdout.split())
-    assert code == 0, done.stderr
+    _, largest = measured(*words)
     # The largest of the processes; peakmem's own side holds the recording and no tensor.
-    assert largest_kib < 1_200_000, f"{largest_kib} KiB"
+    assert largest < 1_200_000 * 1024, f"{largest} bytes"
 
 
 def test_pretrained_models_are_built_from_their_configuration(script, tmp_path):
