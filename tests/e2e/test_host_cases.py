@@ -245,10 +245,13 @@ def test_a_checkpoint_that_is_loaded_to_the_host_takes_its_states_there(tmp_path
     path = str(tmp_path / "optimizer.pt")
     forecast(tmp_path, RESUMED.format(resume="") + f"torch.save(optimizer.state_dict(), {path!r})", "--steps", "all")
     load = f"states = torch.load({path!r}, map_location={{where!r}})\noptimizer.load_state_dict(states)"
-    on_host = forecast(tmp_path, RESUMED.format(resume=load.format(where="cpu")))
-    on_gpu = forecast(tmp_path, RESUMED.format(resume=load.format(where="cuda")))
-    tensors = "objects and tensors"
-    assert part(on_host["host"], tensors) - part(on_gpu["host"], tensors) == pytest.approx(STATES_BYTES, rel=0.2)
+    anew, on_host, on_gpu = (
+        part(host(tmp_path, RESUMED.format(resume=resume)), "objects and tensors")
+        for resume in ("", load.format(where="cpu"), load.format(where="cuda"))
+    )
+    assert on_host - anew == pytest.approx(STATES_BYTES, rel=0.05)
+    # Read piece by piece and moved, they leave nothing but holes in the heap: none or many, by how it happens to lie.
+    assert anew - MIB < on_gpu < on_host
 
 
 def test_every_rank_of_a_node_builds_its_own_model(tmp_path: Path) -> None:

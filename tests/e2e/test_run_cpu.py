@@ -117,6 +117,7 @@ def test_workers_of_a_loader_compute_and_are_counted(script) -> None:
     done = run_peakmem(
         "run", "--device", "cpu", "--json", "-",
         script("""
+import time
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
@@ -125,6 +126,7 @@ class Data(Dataset):
     def __len__(self):
         return 64
     def __getitem__(self, index):
+        time.sleep(0.01)  # as reading takes; a worker that lives for less than a look of the tape is not seen
         x = torch.full((100, 1000), float(index))
         assert x.sum() == 100_000 * index
         return x, index

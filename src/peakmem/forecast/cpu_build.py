@@ -121,10 +121,11 @@ def _parts(recording: dict[str, Any], peak: int) -> tuple[HostPart, ...]:
 def _at_exit(recording: dict[str, Any], own_peak: int) -> tuple[HostPart, ...]:
     """What the process takes at its very end: the libraries of the CUDA build touch 124 MiB when they are unloaded.
 
-    The watched process really does that, so it shows in its own highest resident memory; by then tensors are gone.
+    The watched process really does that, so it shows in its own highest resident memory. What is left of the tensors
+    then, and of the heap that they lay in, its books tell as their last.
     """
-    end = recording["end"]
-    if own_peak <= end["highest"]:
+    end, left = recording["end"], recording["left"]
+    if left is None or own_peak <= end["highest"]:
         return ()
     base = recording["base"]
     return (
@@ -134,6 +135,13 @@ def _at_exit(recording: dict[str, Any], own_peak: int) -> tuple[HostPart, ...]:
             bytes=recording["outside"] - recording["own"] - base,
             source="measured",
             note="modules, kernels' code, MKL's buffers",
+        ),
+        HostPart(name="tensors", bytes=left["live"], source="counted", note="in use"),
+        HostPart(
+            name="heap held",
+            bytes=left["mapped"] + left["heap"] - left["live"],
+            source="counted",
+            note="free, but kept by malloc",
         ),
         HostPart(
             name="at exit", bytes=own_peak - end["resident"], source="measured", note="touched when libraries unload"
@@ -184,7 +192,12 @@ def _thinned(values: np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:
 
 def _workers(recording: dict[str, Any], processes: tuple[ProcessPeak, ...]) -> int | None:
     """What the processes below the one that trains had for themselves, those that lived at the same time together."""
-    below = [one for one in processes if one.parent == recording["pid"] and one.uss]
+    below = [one for one in processes if one.parent == recording["pid"] and _own(one)]
     if not below or not recording["at_fork"]:
         return None
-    return max(sum(one.uss for one in below if one.first <= at.first <= one.last) for at in below)
+    return max(sum(_own(one) for one in below if one.first <= at.first <= one.last) for at in below)
+
+
+def _own(process: ProcessPeak) -> int:
+    """What a forked process had for itself; where it ended before its pages were counted, by how much it grew."""
+    return process.uss or process.growth

@@ -126,7 +126,7 @@ def _parts(
         (kinds.anonymous, kinds.file, kinds.shared) if kinds else (end["anonymous"], end["file"], end["shared"])
     )
     # The kernel's own peak may be one that nobody looked at; what it was of is not known: most likely no file's.
-    anonymous += max(end["peak"] - (anonymous + file + shared + extra), 0)
+    anonymous += max(end["peak"] - facts["own_highest"] - (anonymous + file + shared + extra), 0)
     beside_files = max(shared + extra, 0)
     held = min(pinned.bytes + pinned.registered, beside_files) if pinned else 0
     libraries = min(base.get("file", 0), file)

@@ -6,7 +6,7 @@ import os
 import struct
 from pathlib import Path
 
-_PAGE = struct.Struct("=5Qq")
+_PAGE = struct.Struct("=5QqQ")
 """`struct peakmem_pinned` of vgpu/native/control.h."""
 _BLOCK = 512
 """Bytes of a block of `st_blocks`, whatever the file system's own blocks are (man 2 stat)."""
@@ -15,8 +15,9 @@ _BLOCK = 512
 class PinnedPages:
     """How much more memory a process would have resident on a real GPU, for `Tape`.
 
-    Every page of pinned memory is resident there; here only those that were written are. A process whose page was put
-    aside (`inside/host_memory.py` renames it at the script's end) has nothing more to show but our own work.
+    Every page of pinned memory is resident there; here only those that were written are, and some that peakmem
+    keeps for itself. A process whose page was put aside (`inside/host_memory.py` renames it at the script's end) has
+    nothing more to show but our own work.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -39,8 +40,8 @@ class PinnedPages:
             return 0
         if len(content) < _PAGE.size:
             return 0
-        pinned, _, _, _, absent, descriptor = _PAGE.unpack(content)
-        return int(pinned) - _written(pid, descriptor) + int(absent)
+        pinned, _, _, _, absent, descriptor, own = _PAGE.unpack(content)
+        return int(pinned) - _written(pid, descriptor) + int(absent) - int(own)
 
 
 def _written(pid: int, descriptor: int) -> int:

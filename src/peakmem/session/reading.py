@@ -75,4 +75,14 @@ def _read(path: Path) -> dict[str, Any]:
         raise PeakmemError(f"the recording {path.name} can't be read: {error}") from error
     if not isinstance(recording, dict) or recording.get("format") != FORMAT:
         raise PeakmemError(f"{path.name} is no recording of this version of peakmem")
+    recording["left"] = _left(path.with_name(path.stem.replace("process-", "end-") + ".json"))
     return recording
+
+
+def _left(path: Path) -> dict[str, int] | None:
+    """What was left at the very end; only the CPU's library tells, and not if the process skipped exit handlers."""
+    try:
+        left: dict[str, int] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return left

@@ -326,6 +326,28 @@ def sizes_that_hang_on_weights_are_assumed():
     assert sum(row["count"] for row in rows) >= 3 and all("values_behave.py:" in row["where"] for row in rows)
 
 
+@case
+def what_is_kept_beside_is_no_memory_of_the_script():
+    before, memory = anonymous(), VALUES.memory
+    held = memory.held
+    source = np.ones(1_000_000, dtype=np.int64)
+    here = anonymous()
+    copies = [torch.from_numpy(source).to(CUDA) for _ in range(4)]
+    assert memory.held - held == 32_000_000 and copies[3][-1] == 1
+    assert here - before > 7_000_000 and anonymous() - here < 2_000_000
+    many = [torch.from_numpy(source).to(CUDA) for _ in range(20)]
+    assert memory.held <= memory.highest <= 64 << 20 and many[0][0] == 1
+    del copies, many
+    torch.ones(3, device=CUDA)
+    KNOWN.sweep()
+    assert memory.held == held
+
+
+def anonymous():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("RssAnon"))
+
+
 failed = {}
 for function in CASES:
     try:

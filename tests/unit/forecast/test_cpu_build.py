@@ -34,6 +34,7 @@ def recording(**changes: Any) -> dict[str, Any]:
         "own": 2 * MIB,
         "outside": 312 * MIB,
         "end": {"resident": 320 * MIB, "highest": 350 * MIB},
+        "left": {"live": 0, "mapped": 0, "heap": 0},
         "at_fork": 0,
         "highest": {
             "resident": 602 * MIB, "live": 250 * MIB, "outside": 312 * MIB, "step": 0, "phase": "backward",
@@ -53,9 +54,9 @@ def forecast(found: dict[str, Any], *, limit: int | None = None, processes: tupl
     )
 
 
-def process(pid: int, uss: int, first: float, last: float) -> ProcessPeak:
+def process(pid: int, uss: int, first: float, last: float, *, growth: int = 0) -> ProcessPeak:
     pages = dict.fromkeys(("rss", "pss", "uss", "anonymous"), uss)
-    return ProcessPeak(pid=pid, parent=7, command=(), file=0, shared=0, growth=0, first=first, last=last, **pages)
+    return ProcessPeak(pid=pid, parent=7, command=(), file=0, shared=0, growth=growth, first=first, last=last, **pages)
 
 
 def test_the_parts_close_the_sum_without_what_peakmem_takes_itself() -> None:
@@ -84,6 +85,15 @@ def test_libraries_that_unload_at_the_end_may_be_the_peak() -> None:
     assert forecast(small, processes=(process(7, 350 * MIB, 0, 9),)).host.peak_rss == 320 * MIB
 
 
+def test_what_is_left_of_tensors_at_the_end_adds_to_what_libraries_touch() -> None:
+    kept = recording(left={"live": 200 * MIB, "mapped": 60 * MIB, "heap": 190 * MIB})
+    host = forecast(kept, processes=(process(7, 490 * MIB, 0, 9),)).host
+    assert host.peak_rss == (310 + 250 + 490 - 320) * MIB
+    assert {part.name: part.bytes // MIB for part in host.parts}["heap held"] == 50
+    unknown = forecast(recording(left=None), processes=(process(7, 490 * MIB, 0, 9),)).host
+    assert (unknown.peak_rss, unknown.phase) == (600 * MIB, "backward")
+
+
 def test_the_verdict_goes_by_the_memory_that_there_is() -> None:
     assert forecast(recording(), limit=500 * MIB).verdict == "does_not_fit"
     assert forecast(recording(), limit=610 * MIB).verdict == "tight"
@@ -97,6 +107,11 @@ def test_workers_that_live_at_the_same_time_add_up_and_keep_what_was_there_when_
     assert found.host.tree_rss == (600 + 50 + 15) * MIB
     assert found.verdict == "does_not_fit"
     assert forecast(recording()).host.tree_rss is None
+
+
+def test_workers_that_ended_before_their_pages_were_counted_count_by_what_they_grew() -> None:
+    workers = (process(8, 0, 1, 3, growth=30 * MIB), process(9, 20 * MIB, 2, 4, growth=90 * MIB))
+    assert forecast(recording(at_fork=15 * MIB), processes=workers).host.tree_rss == (600 + 50 + 15) * MIB
 
 
 @given(st.lists(st.integers(0, 2**40), min_size=1, max_size=3000))

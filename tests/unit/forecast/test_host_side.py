@@ -26,6 +26,7 @@ def recording(**host: Any) -> dict[str, Any]:
         "end": {"peak": 900 * MIB, "anonymous": 600 * MIB, "file": 300 * MIB, "shared": 0},
         "steps": [],
         "graph_nodes": [],
+        "own_highest": 0,
         "pinned_requested": 0,
         "loaders": [],
         **host,
@@ -101,6 +102,13 @@ def test_a_peak_that_only_the_kernel_saw_counts_as_memory_of_no_file() -> None:
     host = made(found, taped(main=resident()))
     assert parts(host)["objects and tensors"] == 320 + 1100
     assert host.peak_rss == 2100 * MIB
+
+
+def test_what_peakmem_keeps_for_itself_is_no_peak_of_the_script() -> None:
+    end = {"peak": 2000 * MIB, "anonymous": 600 * MIB, "file": 300 * MIB, "shared": 0}
+    host = made(recording(end=end, own_highest=64 * MIB), taped(main=resident(shared=64), extra=-64 * MIB))
+    assert host.peak_rss == (2100 - 64) * MIB
+    assert "shared memory" not in parts(host)
 
 
 def test_pinned_pages_count_written_or_not() -> None:

@@ -98,7 +98,7 @@ def test_without_the_package_or_without_a_gpu_there_are_no_counters(monkeypatch)
     assert open_gpus() is None
 
 
-def test_pinned_pages_that_nobody_wrote_are_added(tmp_path: Path) -> None:
+def test_pinned_pages_that_nobody_wrote_are_added_and_our_own_taken_away(tmp_path: Path) -> None:
     pages = PinnedPages(tmp_path)
     pid = os.getpid()
     assert pages(pid) == 0  # nothing published yet
@@ -106,8 +106,8 @@ def test_pinned_pages_that_nobody_wrote_are_added(tmp_path: Path) -> None:
     os.truncate(file, 64 * MIB)
     os.pwrite(file, b"x" * 8 * MIB, 0)
     page = tmp_path / f"pinned-{pid}"
-    page.write_bytes(struct.pack("=5Qq", 64 * MIB, 64 * MIB, 32 * MIB, 32 * MIB, 3 * MIB, file))
-    assert pages(pid) == (64 - 8 + 3) * MIB
+    page.write_bytes(struct.pack("=5QqQ", 64 * MIB, 64 * MIB, 32 * MIB, 32 * MIB, 3 * MIB, file, 2 * MIB))
+    assert pages(pid) == (64 - 8 + 3 - 2) * MIB
     page.rename(tmp_path / f"pinned-{pid}.end")
     assert pages(pid) is None
     assert pages(pid) is None

@@ -230,7 +230,7 @@ def pin(size):
     assert gpu.cudaHostAlloc(ctypes.byref(out), ctypes.c_size_t(size), 0) == 0
     return out.value
 def published(path):
-    return list(struct.unpack("5Qq", open(path, "rb").read()))
+    return list(struct.unpack("5QqQ", open(path, "rb").read()))
 """
 
 

@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -96,6 +97,8 @@ void *reserve_own(size_t bytes) {
 }
 volatile int g_lock = 0;
 char g_used[1024];
+char g_end[4096];  // file that is told what is left at the end; empty: none
+pid_t g_end_pid;
 
 uint64_t now() {
   timespec t;
@@ -467,6 +470,22 @@ API uint64_t peakmem_host_resident(uint64_t address, uint64_t size) {
 API uint64_t peakmem_host_course(const struct peakmem_host_row **rows) {
   *rows = g.rows;
   return g.n_rows;
+}
+
+API void peakmem_host_tell_at_end(const char *path) {
+  strncpy(g_end, path, sizeof g_end - 1);
+  g_end_pid = getpid();
+}
+
+__attribute__((destructor)) static void tell_at_end() {
+  if (!g_end[0] || getpid() != g_end_pid) return;
+  FILE *file = fopen(g_end, "w");
+  if (!file) return;
+  peakmem_host_state s;
+  peakmem_host_read(&s);
+  fprintf(file, "{\"live\": %lu, \"mapped\": %lu, \"heap\": %lu}\n", (unsigned long)s.live, (unsigned long)s.mapped,
+          (unsigned long)s.heap);
+  fclose(file);
 }
 
 API int peakmem_host_report(char *out, int n) {

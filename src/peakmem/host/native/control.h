@@ -49,6 +49,8 @@ uint64_t peakmem_host_resident(uint64_t address, uint64_t size);
 uint64_t peakmem_host_course(const struct peakmem_host_row **rows);
 /* Lets oneDNN's primitives be skipped with one thread too; 0 where there is no way to. PyTorch must be loaded. */
 int peakmem_host_redirect_onednn(void);
+/* When the process ends, as the last of all, `live`, `mapped` and `heap` of then are written to this file, as JSON. */
+void peakmem_host_tell_at_end(const char *path);
 /* Which of the stand-ins were used: names separated by blanks. */
 int peakmem_host_report(char *out, int n);
 

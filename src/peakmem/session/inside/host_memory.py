@@ -26,6 +26,7 @@ class HostMemory:
         self._folder = folder
         self._page = ""
         self._loaders = Loaders()
+        self._own = None
         self._base = resident()
         self._at_cuda = None
         self._requested = 0
@@ -37,6 +38,11 @@ class HostMemory:
         """Begin."""
         self._loaders.install()
         self.publish()
+
+    def leave_out(self, own):
+        """What `own` (`values.own.OwnMemory`) holds is not the script's."""
+        self._own = own
+        own.tell = self._native.tell_own
 
     def publish(self):
         """Tell the other side from now on what this process has pinned; a forked process does so anew."""
@@ -71,6 +77,7 @@ class HostMemory:
             "base": self._base,
             "at_cuda": self._at_cuda,
             "end": self._closed,
+            "own_highest": self._own.highest if self._own is not None else 0,
             "steps": self._steps,
             "graph_nodes": self._nodes,
             "pinned_requested": self._requested,

@@ -34,6 +34,8 @@ class Native:
             library.peakmem_running_operators.argtypes = [ctypes.c_char_p, ctypes.c_int]
             library.peakmem_report.argtypes = [ctypes.c_char_p, ctypes.c_int]
             library.peakmem_publish_pinned.argtypes = [ctypes.c_char_p]
+            library.peakmem_tell_own.restype = None
+            library.peakmem_tell_own.argtypes = [ctypes.c_uint64]
             library.peakmem_pinned_now.restype = ctypes.c_uint64
         except AttributeError as error:
             raise OSError(f"the virtual GPU is not loaded in this process ({error})") from None
@@ -89,6 +91,10 @@ class Native:
     def publish_pinned(self, path):
         """Keep the file `path` up to date about pinned memory (`struct peakmem_pinned`), for others to read."""
         return bool(self._library.peakmem_publish_pinned(os.fsencode(path)))
+
+    def tell_own(self, size):
+        """So many bytes of resident shared memory are not the script's."""
+        self._library.peakmem_tell_own(size)
 
     def pinned(self):
         """Bytes of pinned host memory now."""

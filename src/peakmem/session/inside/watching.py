@@ -122,6 +122,7 @@ class Watch(Ending):
         from .values import ledger
 
         self._values = values.install(self.settings.assume)
+        self.host.leave_out(self._values.memory)
         self.ledger = ledger.Ledger()
         distributed.install(self.ledger.note)
         optimizer = importlib.import_module("torch.optim.optimizer")

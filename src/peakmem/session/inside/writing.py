@@ -7,7 +7,7 @@ import pickle
 
 
 class Writer:
-    """Writes `progress.jsonl` (shared by all processes) and `process-PID.pickle`."""
+    """Writes `progress.jsonl` (shared by all processes) and `process-PID.pickle`; the CPU's library `end-PID.json`."""
 
     def __init__(self, folder):
         self._folder = folder
@@ -20,6 +20,10 @@ class Writer:
                 file.write(line)
         except OSError:
             pass
+
+    def at_end(self):
+        """The file for what can be told only when Python is gone."""
+        return os.path.join(self._folder, f"end-{os.getpid()}.json")
 
     def recording(self, recording):
         """Write what the process saw, whole or not at all.

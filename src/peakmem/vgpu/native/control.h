@@ -68,10 +68,13 @@ struct peakmem_pinned {
   uint64_t registered, registered_peak; /* cudaHostRegister */
   uint64_t registered_absent;           /* of `registered`, pages that were not resident when they were registered */
   int64_t file;                         /* descriptor of the file that holds what is written of `pinned`; -1: none */
+  uint64_t own;                         /* resident shared memory that is peakmem's own, as it told */
 };
 /* Keeps a struct peakmem_pinned up to date in a file from now on, for others to read; 0 if it can't be made. */
 int peakmem_publish_pinned(const char *path);
 uint64_t peakmem_pinned_now(void);
+/* So many bytes of resident shared memory are peakmem's own now. */
+void peakmem_tell_own(uint64_t bytes);
 
 /* Writes a JSON object with its closing zero if it fits into n bytes; gives back its length without the zero. */
 int peakmem_report(char *out, int n);

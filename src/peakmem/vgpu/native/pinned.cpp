@@ -191,6 +191,13 @@ API uint64_t peakmem_pinned_now() {
   return peakmem::pinned().state.pinned;
 }
 
+API void peakmem_tell_own(uint64_t bytes) {
+  peakmem::Memory &m = peakmem::memory();
+  peakmem::Lock lock(m.mutex);
+  peakmem::pinned().state.own = bytes;
+  peakmem::pinned().show();
+}
+
 API int peakmem_publish_pinned(const char *path) {
   using namespace peakmem;
   Memory &m = memory();

@@ -1,6 +1,7 @@
 """The control interface of the host library (`host/native/control.h`), found in this very process."""
 
 import ctypes
+import os
 from dataclasses import dataclass
 
 
@@ -61,6 +62,8 @@ class Native:
             library.peakmem_host_resident.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
             library.peakmem_host_zero.restype = None
             library.peakmem_host_zero.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
+            library.peakmem_host_tell_at_end.restype = None
+            library.peakmem_host_tell_at_end.argtypes = [ctypes.c_char_p]
             library.peakmem_host_course.restype = ctypes.c_uint64
             library.peakmem_host_course.argtypes = [ctypes.POINTER(ctypes.POINTER(_Row))]
         except AttributeError as error:
@@ -76,6 +79,10 @@ class Native:
     def skip_flag(self):
         """This thread's switch: kernels are skipped while its `value` is 1."""
         return self._library.peakmem_host_skip().contents
+
+    def tell_at_end(self, path):
+        """Have what is left of the blocks written to a file as the process's last act."""
+        self._library.peakmem_host_tell_at_end(os.fsencode(path))
 
     def read(self):
         """What the books say now."""

@@ -162,6 +162,7 @@ class CpuWatch(Ending):
         self.native.look()
         self.enter("other")
         self._roles.at_peak(self.native)
+        self.native.tell_at_end(self.writer.at_end())
         self.writer.recording(plain(self._describe(reason)))
 
     def _describe(self, reason):

@@ -18,6 +18,7 @@ import torch
 
 from .config import VARIABLE, Assume
 from .mode import ValueMode
+from .own import OwnMemory
 from .stack import insert_below, present, remove
 
 __all__ = ["VARIABLE", "Assume", "Values", "install"]
@@ -36,6 +37,11 @@ class Values:
         self._thread = _Thread()
         self._started = False
         self._pid = os.getpid()
+
+    @property
+    def memory(self) -> OwnMemory:
+        """The memory that following takes."""
+        return self._mode.known.memory
 
     def assumptions(self) -> list[dict[str, Any]]:
         """What was assumed: `what`, `count`, `assumed` and `where` (source line of the first), most frequent first."""
@@ -107,6 +113,7 @@ class Values:
         if not self._started:  # the child may be the one that uses CUDA
             self._pid = os.getpid()
         self._started = False
+        self.memory.forked()
         remove(self._mode)
 
     def _put_on(self) -> None:

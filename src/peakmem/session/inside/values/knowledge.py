@@ -19,15 +19,15 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from .own import SMALLEST, OwnMemory
+
 _KEY = torch._C.DispatchKey
 _exclude = torch._C._dispatch_tls_set_dispatch_key_excluded
 _excluded = torch._C._dispatch_tls_is_dispatch_key_excluded
 _empty: dict[torch.dtype, Tensor] = {}
 HOST = torch.device("cpu")
 BUDGET = 64 << 20
-"""Bytes of host memory that all twins may take together."""
-ALWAYS = 1 << 16
-"""Twins of fewer bytes are made in any case."""
+"""Bytes of host memory that all twins may take together, but for small ones, which are made in any case."""
 
 
 def _storage_address(tensor: Tensor) -> int:
@@ -95,9 +95,9 @@ class Knowledge:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
+        self.memory = OwnMemory()
         self.entries: dict[int, Entry] = {}
         self._sweep_at = 4096
-        self._held = 0  # bytes of twins, at most: what went since the last count is still in it
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -127,7 +127,8 @@ class Knowledge:
             size = entry.nbytes // entry.dtype.itemsize
             if size > self.limit:
                 return None
-            twin = entry.twin = torch.full((size,), entry.fill, dtype=entry.dtype).untyped_storage()
+            twin = entry.twin = self.memory.empty(entry.nbytes)
+            torch.empty(0, dtype=entry.dtype).set_(twin, 0, (size,), (1,)).fill_(entry.fill)
         return torch.empty(0, dtype=tensor.dtype).set_(twin, tensor.storage_offset(), tensor.size(), tensor.stride())
 
     # -- writing -----------------------------------------------------------------------------------------------------
@@ -145,13 +146,24 @@ class Knowledge:
             and values.stride() == tensor.stride()
             and values.untyped_storage().nbytes() == entry.nbytes
         ):
-            entry.twin = values.untyped_storage()
+            entry.twin = self.memory.copy(values)
         else:
-            entry.twin = torch.UntypedStorage(entry.nbytes).fill_(0)
+            entry.twin = self.memory.empty(entry.nbytes)
             self_view = self.view(entry, tensor)
             assert self_view is not None
             self_view.copy_(values)
         self._enter(tensor, entry, assumed=assumed, watch=watch)
+
+    def learn_copy(self, tensor: Tensor, source: Tensor) -> None:
+        """`tensor`, new on the device, was copied from `source` on the host; nothing is made on the script's heap."""
+        entry = Entry(tensor.untyped_storage(), tensor.dtype)
+        if tensor.numel() > self.limit or not self.room_for(entry.nbytes):
+            return
+        entry.twin = self.memory.empty(entry.nbytes)
+        view = self.view(entry, tensor)
+        assert view is not None
+        view.copy_(source)
+        self._enter(tensor, entry, assumed=None, watch=True)
 
     def learn_fill(self, tensor: Tensor, value: Any, *, assumed: str | None = None, watch: bool = False) -> None:
         """Every element of the storage of `tensor` is `value`."""
@@ -166,8 +178,6 @@ class Knowledge:
         else:
             entry.tensor = weakref.ref(tensor)
         self.entries[storage_key(tensor)] = entry
-        if entry.twin is not None:
-            self._held += entry.nbytes
         if len(self.entries) > self._sweep_at:
             self.sweep()
 
@@ -190,20 +200,19 @@ class Knowledge:
         for key in [key for key, entry in self.entries.items() if entry.weak.expired()]:
             del self.entries[key]
         self._sweep_at = max(4096, 2 * len(self.entries))
-        self._held = sum(entry.nbytes for entry in self.entries.values() if entry.twin is not None)
 
     def room_for(self, size: int) -> bool:
         """Whether a twin of `size` bytes more is within the budget; larger ones make room for it."""
-        if size < ALWAYS or self._held + size <= BUDGET:
+        memory = self.memory
+        if size < SMALLEST or memory.held + size <= BUDGET:
             return True
         self.sweep()
         larger = {key: entry.nbytes for key, entry in self.entries.items() if entry.twin is not None}
         for key in sorted(larger, key=lambda key: -larger[key]):
-            if self._held + size <= BUDGET or larger[key] <= size:
+            if memory.held + size <= BUDGET or larger[key] <= size:
                 break
             del self.entries[key]
-            self._held -= larger[key]
-        return self._held + size <= BUDGET
+        return memory.held + size <= BUDGET
 
     @staticmethod
     def _watch(entry: Entry, tensor: Tensor) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import choices, constants, finite, handlers, sizes, to_host  # noqa: F401 - they register their handlers
+from . import choices, constants, copies, finite, handlers, sizes  # noqa: F401 - they register their handlers
 from .backward import BackwardReads
 from .config import Assume
 from .knowledge import HOST, Entry, Knowledge, covers_storage, storage_key
@@ -253,7 +253,7 @@ class ValueMode(TorchDispatchMode):
                 return arg
             raise Unknown
         if op.overwrites and not arg.requires_grad and type(arg) is Tensor and covers_storage(arg):
-            if arg.numel() > self.assume.limit:
+            if arg.numel() > self.assume.limit or not self.known.room_for(arg.numel() * arg.element_size()):
                 raise Unknown
             self.known.learn_fill(arg, 0, watch=True)
         own: list[str] = []

@@ -1,4 +1,4 @@
-"""Reads: what a script gets from the device."""
+"""Copies between host and device, and what else a script reads from the device."""
 
 from __future__ import annotations
 
@@ -59,6 +59,11 @@ def _to_copy(mode: ValueMode, op: Operator, args: Any, kwargs: Any) -> Any:
         return out
     if (source.requires_grad or type(source) is not Tensor) or (not source.is_cuda and target is None):
         return op.call(*args, **kwargs)
+    if source.device == HOST and type(source) is Tensor and target is not None and target.type == "cuda":
+        out = op.call(*args, **kwargs)
+        if out.layout is torch.strided:
+            mode.known.learn_copy(out, source)
+        return out
     return mode.follow(op, args, kwargs)
 
 
