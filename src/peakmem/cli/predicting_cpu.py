@@ -46,10 +46,10 @@ def predict_on_cpu(options: PredictOptions) -> int:
     Raises:
         PeakmemError: bad input, or the model can't be trained so.
     """
-    if is_keras(options.what) or options.what.startswith("jax:") or is_checkpoint(options.what):
+    if options.what.startswith("jax:") or (is_checkpoint(options.what) and not is_keras(options.what)):
         raise PeakmemError(
-            f"--device cpu is for PyTorch models with an architecture, which {options.what} is not",
-            hint="peakmem run --device cpu takes a script, of Keras on torch too",
+            f"--device cpu is for models of PyTorch and Keras with an architecture, which {options.what} is not",
+            hint="peakmem run --device cpu takes a script",
         )
     script, workload, training = written(options, steps=steps_to_run(options.steps))
     if options.print_script:

@@ -16,11 +16,13 @@ from peakmem.errors import ExitCode, PeakmemError
 from peakmem.files import check_writable, write_json
 from peakmem.forecast.cpu import CpuForecast
 from peakmem.forecast.cpu_build import build_cpu_forecast
-from peakmem.host.library import probe_cpu
+from peakmem.host.library import CpuFacts, probe_cpu
 from peakmem.host.limits import Limit, limits_of
+from peakmem.host.tensorflow import has_tensorflow, probe_tensorflow_cpu
 from peakmem.report.cpu import print_cpu_forecast
 from peakmem.session.command import interpreter, resolve
 from peakmem.session.failing import nothing_seen_on_cpu
+from peakmem.session.framework import framework_of_command
 from peakmem.session.launching_cpu import CpuRun, launch_on_cpu
 from peakmem.session.running import Ended, Question
 from peakmem.session.spared import known_compiler_sizes, remember_compiler_size
@@ -90,7 +92,7 @@ def plan_on_cpu(options: RunOptions) -> CpuRun:
         raise PeakmemError(f"{given[0]} says nothing about training on the CPU", hint=f"leave out {' '.join(given)}")
     return CpuRun(
         command=command,
-        facts=probe_cpu(interpreter(command)),
+        facts=cpu_facts_for(command),
         question=Question(
             steps=checked_steps(options.steps),
             no_weights=options.no_weights,
@@ -99,6 +101,29 @@ def plan_on_cpu(options: RunOptions) -> CpuRun:
         ),
         timeout=options.timeout,
     )
+
+
+def cpu_facts_for(command: tuple[str, ...]) -> CpuFacts:
+    """The PyTorch or the TensorFlow that a command trains with, by the imports of its script.
+
+    Raises:
+        PeakmemError: there is none, or memory of training on the CPU can't be forecast there.
+    """
+    python = interpreter(command)
+    wanted = framework_of_command(command)
+    if wanted == "tensorflow":
+        return probe_tensorflow_cpu(python)
+    if wanted not in (None, "torch"):
+        raise PeakmemError(
+            f"--device cpu is for PyTorch and TensorFlow, and the script trains with {wanted}",
+            hint="KERAS_BACKEND=tensorflow or KERAS_BACKEND=torch; for JAX: peakmem predict jax:module:function",
+        )
+    try:
+        return probe_cpu(python)
+    except PeakmemError:
+        if wanted is None and has_tensorflow(python):
+            return probe_tensorflow_cpu(python)
+        raise
 
 
 def limit_of(memory: str | None) -> Limit | None:

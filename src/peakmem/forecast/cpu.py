@@ -17,7 +17,8 @@ class CpuForecast:
     Attributes:
         schema: version of the JSON.
         device: "cpu".
-        peakmem, torch: versions.
+        peakmem, torch: versions; `torch` is empty with another framework.
+        framework: the framework that trained and its version, "TensorFlow 2.21.0"; empty: PyTorch.
         libc: the C library, "glibc 2.36", whose malloc decided what stays resident.
         command: the command that was watched.
         verdict: whether `host.peak_rss` (or `host.tree_rss`, with processes below) lies under `host.limit`.
@@ -42,6 +43,7 @@ class CpuForecast:
     host: Host
     steady: bool
     stopped: str
+    framework: str = ""
     error: ScriptError | None = None
     assumptions: tuple[Assumption, ...] = ()
     notes: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ import numpy as np
 from peakmem import __version__
 from peakmem.forecast.build import script_error
 from peakmem.forecast.cpu import CpuForecast
+from peakmem.forecast.cpu_tensorflow import really_taken, tensorflow_parts
 from peakmem.forecast.host import Host, HostCourse, HostPart, HostStep
 from peakmem.forecast.model import Assumption, Verdict, judge
 from peakmem.host.library import CpuFacts
@@ -46,7 +47,9 @@ def build_cpu_forecast(
     peak = highest["resident"] - _too_much(recording)
     step = highest["step"] if highest["step"] < len(recording["steps"]) else None
     own_peak = max(ended_peak, next((one.rss for one in processes if one.pid == recording["pid"]), 0))
-    parts, phase = _parts(recording, peak), highest["phase"]
+    if not recording["torch"]:
+        own_peak = really_taken(recording)
+    parts, phase = (_parts if recording["torch"] else tensorflow_parts)(recording, peak), highest["phase"]
     leaving = _at_exit(recording, own_peak)
     if sum(part.bytes for part in leaving) > peak:
         parts, phase, step = leaving, "exit", None
@@ -77,6 +80,7 @@ def build_cpu_forecast(
     return CpuForecast(
         peakmem=__version__,
         torch=recording["torch"],
+        framework=recording.get("framework", ""),
         libc=facts.libc,
         command=command,
         verdict=verdict,

@@ -75,16 +75,19 @@ def _statement(host: Host) -> Table:
 def _steps(forecast: CpuForecast) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="dim")
     table.add_column("step")
-    for name in (*_PHASES, "left at its end"):
-        table.add_column(name, justify="right")
     steps = forecast.host.steps
+    # TensorFlow's steps have no phases that could be told from each other.
+    phases = tuple(name for name in _PHASES if any(name in step.phases for step in steps))
+    for name in (*(phases or ("peak",)), "left at its end"):
+        table.add_column(name, justify="right")
     shown = steps if len(steps) <= MOST_STEPS_SHOWN else (*steps[:3], None, *steps[-2:])
     for step in shown:
         if step is None:
-            table.add_row("...", "", "", "", "")
+            table.add_row("...")
             continue
         steady = forecast.steady and step.index == len(steps) - 1
-        sizes = [format_size(step.phases[name]) if name in step.phases else "" for name in _PHASES]
+        sizes = [format_size(step.phases[name]) if name in step.phases else "" for name in phases]
+        sizes = sizes or [format_size(step.peak_rss)]
         table.add_row(f"{step.index + 1}{' (steady)' if steady else ''}", *sizes, format_size(step.end_rss))
     return table
 
@@ -110,15 +113,17 @@ def _course(host: Host) -> list[RenderableType]:
 def _remarks(forecast: CpuForecast) -> list[Text]:
     lines, host = [], forecast.host
     if host.phase is not None and host.step is not None:
-        lines.append(Text(f"the peak is reached in step {host.step + 1}, {host.phase}"))
+        phase = "" if host.phase == "other" else f", {host.phase}"
+        lines.append(Text(f"the peak is reached in step {host.step + 1}{phase}"))
     by_hand = sum(role.bytes for role in host.roles if role.name in _BY_HAND)
-    if by_hand:
+    if by_hand and any(role.name == "gradient" for role in host.roles):
         share = f"{by_hand / host.peak_rss:.1%}".replace("%", " %")
         lines.append(
             Text(f"a count by hand of parameters, gradients and optimizer states: {format_size(by_hand)}, {share}")
         )
     threads = f"{host.threads} thread{'s' if host.threads != 1 else ''}"
-    lines.append(Text(f"{threads}, torch {forecast.torch}, {forecast.libc}, {forecast.seconds:.1f} s", style="dim"))
+    framework = forecast.framework or f"torch {forecast.torch}"
+    lines.append(Text(f"{threads}, {framework}, {forecast.libc}, {forecast.seconds:.1f} s", style="dim"))
     for note in forecast.notes:
         lines.append(Text(f"note: {note}", style="dim"))
     if forecast.assumptions:

@@ -93,7 +93,7 @@ def nothing_seen(ended: Ended, run: Run) -> PeakmemError:
     hint = "give the command that trains"
     if set(run.command[1:]) & {"-I", "-E", "-S", "-i"}:
         hint = "python -I, -E and -S and env -i keep peakmem out of the process: leave these options out"
-    return PeakmemError(f"{words} ended without importing PyTorch", hint=hint)
+    return PeakmemError(f"{words} ended without importing PyTorch or TensorFlow", hint=hint)
 
 
 def nothing_seen_on_cpu(ended: Ended, command: tuple[str, ...], *, timeout: float | None) -> PeakmemError:
@@ -130,4 +130,4 @@ def nothing_seen_on_cpu(ended: Ended, command: tuple[str, ...], *, timeout: floa
     hint = "give the command that trains"
     if set(command[1:]) & {"-I", "-E", "-S", "-i"}:
         hint = "python -I, -E and -S and env -i keep peakmem out of the process: leave these options out"
-    return PeakmemError(f"{words} ended without importing PyTorch", hint=hint)
+    return PeakmemError(f"{words} ended without importing PyTorch or TensorFlow", hint=hint)

@@ -33,8 +33,7 @@ def facts_for(command: tuple[str, ...], python: str, variables: Mapping[str, str
     Raises:
         PeakmemError: there is neither, or the one that is meant can't use a GPU.
     """
-    text = _script_of(command)
-    wanted = framework_of(text, os.environ if variables is None else variables)
+    wanted = framework_of_command(command, variables)
     if wanted == "tensorflow":
         found = find_tensorflow(python)
         if found is None:
@@ -47,6 +46,11 @@ def facts_for(command: tuple[str, ...], python: str, variables: Mapping[str, str
         if found is None:
             raise
         return found
+
+
+def framework_of_command(command: tuple[str, ...], variables: Mapping[str, str] | None = None) -> str | None:
+    """The framework of a command by the text of its script, as `framework_of` has it."""
+    return framework_of(_script_of(command), os.environ if variables is None else variables)
 
 
 def framework_of(text: str, variables: Mapping[str, str]) -> str | None:

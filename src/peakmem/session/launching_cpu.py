@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from peakmem.host.library import CpuFacts, ensure_host_library, environment
+from peakmem.host.tensorflow import TensorflowCpuFacts, ensure_tensorflow_library, environment_of_tensorflow
 from peakmem.session.running import Ended, Question, run_session
 
 
@@ -17,7 +18,7 @@ class CpuRun:
 
     Attributes:
         command: the program and its arguments.
-        facts: the PyTorch that it will use.
+        facts: the PyTorch, or the TensorFlow, that it will use.
         question: what the watched processes are asked.
         timeout: seconds after which the run is stopped.
         variables: environment variables of the command beside those that it inherits.
@@ -42,11 +43,15 @@ def launch_on_cpu(
     Raises:
         PeakmemError: the library can't be built, or the command can't be started.
     """
-    library = ensure_host_library(on_build)
+    base = {**os.environ, **run.variables}
+    if isinstance(run.facts, TensorflowCpuFacts):
+        variables = environment_of_tensorflow(ensure_tensorflow_library(on_build), base=base)
+    else:
+        variables = environment(ensure_host_library(on_build), base=base)
     return run_session(
         run.command,
         question=replace(run.question, device="cpu"),
-        environment=environment(library, base={**os.environ, **run.variables}),
+        environment=variables,
         on_progress=on_progress,
         on_line=on_line,
         timeout=run.timeout,

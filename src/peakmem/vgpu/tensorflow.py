@@ -16,7 +16,8 @@ _INSTALL = "pip install 'tensorflow[and-cuda]' (no GPU is needed)"
 # Runs in the other interpreter: standard library only, and the packages are found but not imported.
 _SCRIPT = r"""
 import importlib.util, json, os, platform
-out = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.system()}
+out = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.system(),
+       "libc": platform.libc_ver()}
 def folder(name):
     try:
         spec = importlib.util.find_spec(name)
@@ -67,6 +68,12 @@ def find_tensorflow(python: str | os.PathLike[str]) -> TensorflowFacts | None:
     Raises:
         PeakmemError: it has one that can't use a GPU.
     """
+    found = look_for_tensorflow(python)
+    return None if found is None else read_tensorflow(found, python=Path(python))
+
+
+def look_for_tensorflow(python: str | os.PathLike[str]) -> dict[str, object] | None:
+    """What there is of TensorFlow in an interpreter, of whatever build; None where the interpreter does not tell."""
     variables = {key: value for key, value in os.environ.items() if key not in ("LD_PRELOAD", "PEAKMEM_SESSION")}
     try:
         done = subprocess.run(
@@ -77,7 +84,8 @@ def find_tensorflow(python: str | os.PathLike[str]) -> TensorflowFacts | None:
     lines = [line for line in done.stdout.splitlines() if line.startswith("peakmem:")]
     if done.returncode or not lines:
         return None
-    return read_tensorflow(json.loads(lines[-1].removeprefix("peakmem:")), python=Path(python))
+    found: dict[str, object] = json.loads(lines[-1].removeprefix("peakmem:"))
+    return found
 
 
 def read_tensorflow(found: dict[str, object], *, python: Path) -> TensorflowFacts | None:

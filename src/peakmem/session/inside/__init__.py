@@ -51,7 +51,10 @@ def start():
             compiler.load_late(torch)
 
     def watch_tensorflow(framework):
-        from . import tensorflow
+        if config.device == "cpu":
+            from .cpu import tensorflow
+        else:
+            from . import tensorflow
 
         watched(tensorflow.install(framework, config))
 

@@ -81,6 +81,13 @@ def shapes(value):
 '''
 
 
+_VMHWM = (
+    "else:",
+    '    with open("/proc/self/status") as file:',
+    '        print("max_rss", next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM:")))',
+)
+
+
 def keras_title(request: Request) -> str:
     """The model in words."""
     return request.what.removeprefix(PREFIX)
@@ -254,16 +261,20 @@ def _fit(*, torch: bool) -> list[str]:
     if torch:
         return [
             *lines,
-            "stats = torch.cuda.memory_stats()",
-            'print("max_memory_requested", stats["requested_bytes.all.peak"])',
-            'print("max_memory_active", stats["active_bytes.all.peak"])',
-            'print("max_memory_allocated", torch.cuda.max_memory_allocated())',
-            'print("max_memory_reserved", torch.cuda.max_memory_reserved())',
+            "if torch.cuda.is_available():",
+            "    stats = torch.cuda.memory_stats()",
+            '    print("max_memory_requested", stats["requested_bytes.all.peak"])',
+            '    print("max_memory_active", stats["active_bytes.all.peak"])',
+            '    print("max_memory_allocated", torch.cuda.max_memory_allocated())',
+            '    print("max_memory_reserved", torch.cuda.max_memory_reserved())',
+            *_VMHWM,
         ]
     return [
         *lines,
-        'for key, value in tf.config.experimental.get_memory_info("GPU:0").items():',
-        "    print(key, value)",
+        'if tf.config.list_logical_devices("GPU"):',
+        '    for key, value in tf.config.experimental.get_memory_info("GPU:0").items():',
+        "        print(key, value)",
+        *_VMHWM,
     ]
 
 
