@@ -1,4 +1,4 @@
-"""TensorFlow that trains on the CPU: what is known of it, and the library that makes its large tensors take no memory."""
+"""TensorFlow that trains on the CPU: what is known of it, and the library that spares its large tensors' memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TENSORFLOW_HOST = Library(
 )
 MOST_BYTES = "TF_MKL_ALLOC_MAX_BYTES"
 NO_LIMIT = 2**46
-"""What TensorFlow's allocator may take, bytes: by default the memory of the machine, which a forecast is not bound to."""
+"""What TensorFlow's allocator may take, bytes: its default is the machine's memory, which binds no forecast."""
 _ALLOCATORS = ("_ZN3tsl12BFCAllocator11AllocateRawEmmRKNS_20AllocationAttributesE", "_ZN3tsl4port11AlignedFreeEPv")
 
 

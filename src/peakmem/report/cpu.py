@@ -116,7 +116,7 @@ def _remarks(forecast: CpuForecast) -> list[Text]:
         phase = "" if host.phase == "other" else f", {host.phase}"
         lines.append(Text(f"the peak is reached in step {host.step + 1}{phase}"))
     by_hand = sum(role.bytes for role in host.roles if role.name in _BY_HAND)
-    if by_hand and any(role.name == "gradient" for role in host.roles):
+    if by_hand and not forecast.framework:  # of TensorFlow only large tensors are known by their roles
         share = f"{by_hand / host.peak_rss:.1%}".replace("%", " %")
         lines.append(
             Text(f"a count by hand of parameters, gradients and optimizer states: {format_size(by_hand)}, {share}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -79,3 +80,14 @@ def test_a_forecast_that_fits() -> None:
 def test_a_script_that_failed_says_what_it_took_until_then() -> None:
     text = printed(forecast(error=ScriptError(type="ValueError", message="boom", line="train.py:5")))
     assert "the script failed at train.py:5\n ValueError: boom\n until then: 600.00 MiB resident" in text
+
+
+def test_steps_without_phases_have_a_peak_each() -> None:
+    step = HostStep(index=0, peak_rss=600 * MIB, end_rss=450 * MIB, phases={"other": 600 * MIB})
+    host = replace(forecast().host, steps=(step,), phase="other")
+    text = printed(forecast(host=host, torch="", framework="TensorFlow 2.21.0"))
+    assert "step                peak    left at its end" in text
+    assert "1 (steady)    600.00 MiB         450.00 MiB" in text
+    assert "the peak is reached in step 1\n" in text
+    assert "TensorFlow 2.21.0, glibc 2.36" in text
+    assert "a count by hand" not in text

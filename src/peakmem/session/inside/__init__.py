@@ -40,7 +40,7 @@ def start():
         if config.device == "cpu":
             from . import cpu
 
-            cpu.install(torch, config)
+            watched(cpu.install(torch, config))
         else:
             from . import watching
 
@@ -52,11 +52,11 @@ def start():
 
     def watch_tensorflow(framework):
         if config.device == "cpu":
-            from .cpu import tensorflow
+            from .cpu.tensorflow import install
         else:
-            from . import tensorflow
+            from .tensorflow import install
 
-        watched(tensorflow.install(framework, config))
+        watched(install(framework, config))
 
     def watch_keras(keras):
         kerases.append(keras)

@@ -178,4 +178,6 @@ def check_installed(backend: str) -> None:
     if backend not in BACKENDS:
         raise PeakmemError(f"Keras' backend {backend!r} does not train here", hint="one of " + ", ".join(BACKENDS))
     if importlib.util.find_spec(backend) is None:
-        raise PeakmemError(f"Keras' backend {backend} is not here", hint=f"pip install {backend}")
+        other = next((name for name in BACKENDS if importlib.util.find_spec(name) is not None), None)
+        hint = f"pip install {backend}" + (f", or KERAS_BACKEND={other}, which is here" if other else "")
+        raise PeakmemError(f"Keras' backend {backend} is not here", hint=hint)

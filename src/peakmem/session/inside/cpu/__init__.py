@@ -2,7 +2,9 @@
 
 
 def install(torch, settings):
-    """Watch this process from now on, if the host library is in it."""
+    """Watch this process from now on, if the host library is in it; gives the watch, or None."""
+    import os
+
     from ..writing import Writer
     from .native import Native
 
@@ -10,8 +12,11 @@ def install(torch, settings):
     try:
         native = Native()
     except OSError as error:
-        writer.progress("no_library", reason=str(error))
-        return
+        if "libpeakmem" not in os.environ.get("LD_PRELOAD", ""):  # else TensorFlow is followed
+            writer.progress("no_library", reason=str(error))
+        return None
     from .watch import CpuWatch
 
-    CpuWatch(torch, settings, native, writer).install()
+    watch = CpuWatch(torch, settings, native, writer)
+    watch.install()
+    return watch

@@ -2,6 +2,8 @@
 
 import itertools
 
+from ..keras import states_of
+
 
 class Roles:
     """Joins the addresses of parameters, gradients and optimizer states to the blocks that were live at the peak."""
@@ -14,8 +16,7 @@ class Roles:
 
     def gradients(self, optimizer):
         """Right before an optimizer steps: parameters and gradients are where they are."""
-        for address in [a for a, (role, _) in self._known.items() if role == "gradient"]:
-            del self._known[address]  # of the step before: others may lie there now
+        self._forget_gradients()
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 self._note(parameter, "parameter")
@@ -27,6 +28,17 @@ class Roles:
         for value in itertools.chain.from_iterable(state.values() for state in optimizer.state.values()):
             if isinstance(value, self._torch.Tensor):
                 self._note(value, "optimizer state")
+
+    def keras(self, optimizer):
+        """After an optimizer of Keras has stepped: its variables, with the gradients that are still there."""
+        self._forget_gradients()
+        inner = getattr(optimizer, "inner_optimizer", None) or optimizer
+        for variable in getattr(inner, "_trainable_variables", ()):
+            self._note(variable.value, "parameter")
+            if getattr(variable.value, "grad", None) is not None:
+                self._note(variable.value.grad, "gradient")
+        for _, _, tensor in states_of(optimizer):
+            self._note(tensor, "optimizer state")
 
     def at_peak(self, native):
         """The highest peak so far may lie in the step that has just ended: say what was live then."""
@@ -41,6 +53,10 @@ class Roles:
             row[0] += size
             row[1] += 1
         self.found = found
+
+    def _forget_gradients(self):
+        for address in [a for a, (role, _) in self._known.items() if role == "gradient"]:
+            del self._known[address]  # of the step before: others may lie there now
 
     def _note(self, tensor, role):
         try:

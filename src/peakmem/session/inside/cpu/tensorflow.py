@@ -1,12 +1,13 @@
 """Watches one process that trains with TensorFlow on the CPU: its resident memory, its steps, its end.
 
-The steps are real ones. What they write is counted by the kernel as ever (VmHWM); that it takes no memory of the machine
-is the doing of `host/native_tensorflow/`.
+The steps are real ones. What they write is counted by the kernel as ever (VmHWM); that it takes no memory of the
+machine is the doing of `host/native_tensorflow/`.
 """
 
 import contextlib
 import os
 import time
+from typing import Any
 
 from .. import stopping
 from ..recording import FORMAT
@@ -26,7 +27,9 @@ def install(tensorflow, settings):
     try:
         native = Native()
     except OSError as error:
-        if "libpeakmem" not in os.environ.get("LD_PRELOAD", ""):  # else PyTorch is followed, which imports it by the way
+        if "libpeakmem" not in os.environ.get(
+            "LD_PRELOAD", ""
+        ):  # else PyTorch is followed, which imports it by the way
             writer.progress("no_library", reason=str(error))
         return None
     watch = CpuTensorflowWatch(tensorflow, settings, native, writer)
@@ -154,7 +157,7 @@ class CpuTensorflowWatch(TensorflowWatch):
 def size_of(variable):
     """Bytes of a variable of Keras or TensorFlow."""
     value = getattr(variable, "value", None)
-    tensor = value if hasattr(value, "shape") else variable
+    tensor: Any = value if hasattr(value, "shape") else variable
     elements = 1
     for size in tensor.shape:
         elements *= int(size)

@@ -1,5 +1,6 @@
 """Watches one process that trains on the CPU: its optimizer steps, its resident memory, its end."""
 
+import contextlib
 import importlib
 import os
 import threading
@@ -8,6 +9,7 @@ import weakref
 
 from .. import compiler, stopping
 from ..ending import Ending
+from ..keras import Optimizers
 from ..recording import FORMAT
 from ..steps import StepClock, watch_new_optimizers
 from ..writing import plain
@@ -128,6 +130,27 @@ class CpuWatch(Ending):
         self.clock.backward_done()
         self.enter("forward")
 
+    def keras_imported(self, keras):
+        """Keras has been imported: where torch is its backend, its optimizers make steps as well."""
+        with contextlib.suppress(Exception):  # a Keras that is not as we know it
+            if keras.config.backend() == "torch":
+                Optimizers(self).install(keras)
+
+    def optimizer_begins(self, name):
+        """An optimizer of Keras begins a step."""
+        self._trains = True
+        if not self._finished:
+            self.enter("optimizer")
+
+    def optimizer_ends(self, optimizer):
+        """An optimizer of Keras has stepped."""
+        if self._finished:
+            return
+        self.native.look()
+        self.enter("forward")
+        self._roles.keras(optimizer)
+        self._stepped(optimizer)
+
     def _before_optimizer(self, optimizer, args, kwargs):
         if self._finished:
             return
@@ -140,6 +163,9 @@ class CpuWatch(Ending):
         self.native.look()
         self.enter("forward")
         self._roles.states(optimizer)
+        self._stepped(optimizer)
+
+    def _stepped(self, optimizer):
         peaks = list(self._phases.values())
         live = max(live for _, live in peaks)
         rss = max(resident for resident, _ in peaks)
