@@ -33,12 +33,12 @@ def fit():
 
 
 def words():
-    """A plain loop; token ids that no embedding has would fail, and so would their sum."""
+    """A plain loop, with token ids as floats: those that no embedding has would fail, and so would their sum."""
     model = keras.Sequential(
-        [keras.Input((512,), dtype="int32"), layers.Embedding(1000, 256), layers.GlobalMaxPooling1D(), layers.Dense(10)]
+        [keras.Input((512,)), layers.Embedding(1000, 256), layers.GlobalMaxPooling1D(), layers.Dense(10)]
     )
     optimizer = keras.optimizers.SGD(momentum=0.9)
-    tokens = np.random.default_rng(0).integers(0, 1000, (1024, 512), dtype="int32")
+    tokens = np.random.default_rng(0).integers(0, 1000, (2048, 512)).astype("float32")
 
     @tf.function
     def step(ids):
@@ -47,7 +47,7 @@ def words():
         optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
         return tf.reduce_sum(tf.cast(ids, tf.int64))
 
-    total = sum(int(step(batch)) for batch in tf.data.Dataset.from_tensor_slices(tokens).batch(256))
+    total = sum(int(step(batch)) for batch in tf.data.Dataset.from_tensor_slices(tokens).batch(512))
     assert total == int(tokens.sum(dtype="int64"))
 
 

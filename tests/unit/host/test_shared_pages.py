@@ -37,9 +37,12 @@ for function in (drop, free):
 drop.argtypes, free.argtypes = [ctypes.c_void_p] * 2, [ctypes.c_void_p]
 NAMES = ("live", "events", "highest", "highest_live", "regions", "resident", "shared", "pool")
 
-def tensor(size, kind, where, write=1):
+def tensor(size, kind, where, write=1, kernel=True):
     p, n = ctypes.c_void_p(), ctypes.c_size_t(size)
-    make(ctypes.byref(p), where, kind, ctypes.byref(n))
+    if kernel:
+        assert fake.in_kernel(ctypes.byref(p), ctypes.c_void_p(where), kind, ctypes.byref(n)) == 7
+    else:
+        make(ctypes.byref(p), where, kind, ctypes.byref(n))
     if write:
         c.memset(p, write, size)
     return p.value
@@ -109,6 +112,18 @@ labels = tensor(2 * MIB, INT64, {where}, write=7)
 tensor(40 * MIB, FLOAT, {where}, write=3)
 result = {{byte(labels + i) for i in range(2 * MIB)}}
 result = sorted(result)
+"""
+    )
+    assert values == [7]
+
+
+@pytest.mark.parametrize("which", ["2 * MIB, FLOAT, REGION, 7, kernel=False", "900_000, FLOAT, REGION, 7"])
+def test_floats_of_the_scripts_own_and_small_ones_keep_their_values(run: Any, which: str) -> None:
+    values = run(
+        f"""
+data = tensor({which})
+tensor(40 * MIB, FLOAT, REGION, write=3)
+result = sorted({{byte(data + i) for i in range(900_000)}})
 """
     )
     assert values == [7]

@@ -3,7 +3,8 @@
 // With oneDNN (the builds for x86-64) tensors of 256 KiB and more lie in regions of a BFC allocator, which grow by doubling
 // and are never given back (tensorflow/core/common_runtime/mkl_cpu_allocator.h, TensorFlow 2.21); without, each tensor is a
 // block of malloc's. Both come from tsl::port::AlignedMalloc. What kind of numbers a tensor will hold is told by its
-// constructor. The functions are exported by libtensorflow_framework.so.2, and this library is loaded in front of it.
+// constructor; that a kernel computes them, by OpKernelContext::allocate_tensor, which tensors made of the script's own data
+// do not go through. All are exported by libtensorflow_framework.so.2, and this library is loaded in front of it.
 #include <dlfcn.h>
 #include <sys/mman.h>
 
@@ -18,6 +19,7 @@ using namespace peakmem;
 namespace {
 
 constexpr uint64_t kLarge = 256 << 10;
+constexpr uint64_t kShared = 1 << 20;   // smaller ones keep what is computed, which a script may look at
 constexpr uint64_t kHuge = 1ull << 30;  // more than the machine has can be asked for: the kernel is not to refuse
 constexpr uint64_t kMostRows = 1 << 16;
 constexpr uint64_t kSmallStep = 64 << 10;
@@ -72,6 +74,8 @@ void looked(Books &b) {
   b.row_resident = now;
 }
 
+__thread int t_kernels __attribute__((tls_model("initial-exec")));   // within a kernel's request for a tensor
+
 Block *block_of(Books &b, uintptr_t p) {
   auto it = b.blocks.upper_bound(p);
   if (it == b.blocks.begin()) return nullptr;
@@ -88,7 +92,7 @@ void taken(uintptr_t p, uint64_t size, int type) {
   b.live += size;
   b.tensors[p] = size;
   looked(b);
-  if (is_float(type)) block->share(p, size);
+  if (is_float(type) && t_kernels && size >= kShared) block->share(p, size);
   else block->own(p, size);
 }
 
@@ -188,6 +192,29 @@ API void _ZN10tensorflow6TensorC1EPN3tsl9AllocatorENS_8DataTypeERKNS_11TensorSha
 API void _ZN10tensorflow6TensorC2EPN3tsl9AllocatorENS_8DataTypeERKNS_11TensorShapeERKNS1_20AllocationAttributesE(
     void *s, void *a, int t, const void *h, const void *w) {
   make_with(s, a, t, h, w);
+}
+
+// absl::Status, as far as calls go: it has a destructor, so it is returned where the caller says.
+struct Status {
+  uintptr_t rep;
+  Status(const Status &) = delete;
+  ~Status() {}
+};
+struct Attributes {  // tsl::AllocatorAttributes
+  uint32_t value;
+  int32_t scope;
+};
+struct InKernel {
+  InKernel() { t_kernels++; }
+  ~InKernel() { t_kernels--; }
+};
+API Status _ZN10tensorflow15OpKernelContext15allocate_tensorENS_8DataTypeERKNS_11TensorShapeEPNS_6TensorEN3tsl19AllocatorAttributesERKNS7_20AllocationAttributesE(
+    void *self, int type, const void *shape, void *out, Attributes attributes, const void *how) {
+  static auto f = real<Status (*)(void *, int, const void *, void *, Attributes, const void *)>(
+      "_ZN10tensorflow15OpKernelContext15allocate_tensorENS_8DataTypeERKNS_11TensorShapeEPNS_6TensorEN3tsl19AllocatorAttributesE"
+      "RKNS7_20AllocationAttributesE");
+  InKernel kernel;
+  return f(self, type, shape, out, attributes, how);
 }
 
 API void *_ZN3tsl12BFCAllocator11AllocateRawEmmRKNS_20AllocationAttributesE(void *self, size_t alignment, size_t n, const void *how) {
