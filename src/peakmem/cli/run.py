@@ -22,7 +22,7 @@ class _Command(click.Command):
     epilog="Exit codes: 0 it fits, 1 it does not fit, 2 bad input, 3 the script itself failed, 130 interrupted.",
 )
 @click.option("--device", type=click.Choice(["gpu", "cpu"]), default="gpu", show_default=True,
-              help="What it trains on: a card, or the processor and the host's memory (PyTorch, TensorFlow).")  # fmt: skip
+              help="What it trains on: a card, or the processor and the host's memory.")  # fmt: skip
 @click.option("--gpu", metavar="NAME", help="The card: 4090, a100-80, t4, ... (peakmem gpus lists them). [A100 80GB]")
 @click.option(
     "--memory",

@@ -10,8 +10,10 @@ import time
 from typing import Any
 
 from .. import stopping
+from ..ending import Ending
 from ..recording import FORMAT
-from ..tensorflow import TensorflowWatch
+from ..steps import StepClock
+from ..tensorflow_steps import Steps
 from ..writing import Writer, plain
 from .native_tensorflow import Native
 
@@ -37,12 +39,17 @@ def install(tensorflow, settings):
     return watch
 
 
-class CpuTensorflowWatch(TensorflowWatch):
+class CpuTensorflowWatch(Ending):
     """All that is known of one process; written to the session's folder at its end."""
 
     def __init__(self, tensorflow, settings, native, writer):
-        super().__init__(tensorflow, settings, native, writer)
+        super().__init__(writer)
+        self._tf = tensorflow
+        self._native = native
         self._settings = settings
+        self._clock = StepClock(settings.steps, settings.most_steps)
+        self._stepping = Steps(tensorflow, self._stepped)
+        self.keras_imported = self._stepping.keras_imported
         self._started = time.monotonic()
         self._highest: dict = {"resident": 0}
         self._rows = []
@@ -52,8 +59,14 @@ class CpuTensorflowWatch(TensorflowWatch):
     def install(self):
         """Hook into TensorFlow."""
         self._base = status()["VmRSS"]
-        super().install()
+        self._stepping.install()
+        self.watch_the_end()
+        os.register_at_fork(after_in_child=self._forked)
+        self.writer.progress("tensorflow", tensorflow=self._tf.__version__)
         self._own = max(0, status()["VmRSS"] - self._base)
+
+    def _forked(self):
+        self._finished = True
 
     # ------------------------------------------------------------------- hooks
 
@@ -136,7 +149,7 @@ class CpuTensorflowWatch(TensorflowWatch):
         """{role: [bytes, number]} of variables that lie among the large tensors."""
         found: dict = {}
         counted: set = set()
-        for optimizer in self._optimizers:
+        for optimizer in self._stepping.optimizers:
             trained = getattr(optimizer, "_trainable_variables", ())
             for role, variables in (("parameter", trained), ("optimizer state", optimizer.variables)):
                 for variable in variables() if callable(variables) else variables:
