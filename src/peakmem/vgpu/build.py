@@ -330,7 +330,7 @@ def compile_library(
     say(f"building {library.what} (once, {duration}) with {' '.join(compiler)}")
 
     def compile_unit(unit: Path, result: Path) -> None:
-        _run([*compiler, *COMPILE_FLAGS, "-I", str(sources), "-c", str(unit), "-o", str(result)], work)
+        _run([*compiler, *COMPILE_FLAGS, "-I", str(sources), "-c", str(unit), "-o", str(result)], work, what=library.what)
 
     with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
         for _ in pool.map(compile_unit, units, objects):
@@ -338,9 +338,9 @@ def compile_library(
     exports = f"-Wl,--version-script={sources / 'exports.map'}"
     link = [*compiler, "-shared", "-o", str(output), f"-Wl,-soname,{library.name}", exports, *map(str, objects)]
     try:
-        _run([*link, *LINK_FLAGS, *LINK_LIBRARIES], work)
+        _run([*link, *LINK_FLAGS, *LINK_LIBRARIES], work, what=library.what)
     except PeakmemError:
-        _run([*link, *LINK_LIBRARIES], work)
+        _run([*link, *LINK_LIBRARIES], work, what=library.what)
 
 
 def compile_tensorflow_library(output: Path, *, library: Path, work: Path, sources: Path = NATIVE / TENSORFLOW) -> None:
@@ -360,10 +360,10 @@ def compile_tensorflow_library(output: Path, *, library: Path, work: Path, sourc
         return
     units = [str(path) for path in source_files(sources) if path.suffix == ".cpp"]
     link = ["-shared", "-o", str(output), *units, "-Wl,--no-as-needed", str(library), *LINK_LIBRARIES]
-    _run([*compiler, *COMPILE_FLAGS, *link], work)
+    _run([*compiler, *COMPILE_FLAGS, *link], work, what=VGPU.what)
 
 
-def _run(command: Sequence[str], work: Path) -> None:
+def _run(command: Sequence[str], work: Path, *, what: str) -> None:
     environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
     environment |= {"TMPDIR": str(work), "ZIG_LOCAL_CACHE_DIR": str(work / "zig"), "LC_ALL": "C"}
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment, check=False)
@@ -378,7 +378,7 @@ def _run(command: Sequence[str], work: Path) -> None:
         )
     first = next((line for line in done.stderr.splitlines() if "error" in line.lower()), done.stderr.strip()[:500])
     raise PeakmemError(
-        f"the compiler {command[0]} could not build the virtual GPU: {first}",
+        f"the compiler {command[0]} could not build {what}: {first}",
         hint="a C++17 compiler is needed: set CXX to one, or `pip install 'peakmem[compiler]'` and set "
         "CXX='python -m ziglang c++'",
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from peakmem.errors import PeakmemError
+from peakmem.host.library import HOST
 from peakmem.vgpu import build
 
 
@@ -137,6 +138,8 @@ def test_a_compiler_that_refuses_is_quoted(cache: Path, tmp_path: Path, monkeypa
     with pytest.raises(PeakmemError, match=r"could not build the virtual GPU: x\.cpp:1: error: unknown type"):
         build.ensure_library()
     assert not list(cache.glob("*.building-*"))
+    with pytest.raises(PeakmemError, match="could not build the library that watches malloc: "):
+        build.ensure_library(library=HOST)
 
 
 def test_a_full_disk_sends_the_build_to_the_temporary_folder(
