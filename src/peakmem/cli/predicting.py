@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-import sys
-import tempfile
 import time
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from peakmem.cli.forecasting import Made, Progress, make_forecast
+from peakmem.cli.generated import generated
 from peakmem.cli.planning import RunOptions, estimate, plan_run
 from peakmem.cli.requesting import check_scheduler, keeps_stdout, print_request
 from peakmem.errors import ExitCode, PeakmemError
@@ -140,8 +136,8 @@ class PredictOptions:
             device=device,
         )
 
-    def run(self, script: str) -> RunOptions:
-        """The options with which the script is run."""
+    def run(self) -> RunOptions:
+        """The options with which the script is run; its place is not known yet."""
         return RunOptions(
             device=self.device,
             gpu=self.gpu,
@@ -163,7 +159,7 @@ class PredictOptions:
             timeout=self.timeout,
             ranks_per_node=self.ranks_per_node,
             module=False,
-            command=(sys.executable, script),
+            command=(),
         )
 
 
@@ -219,7 +215,7 @@ def predict(options: PredictOptions) -> int:
             script,
             workload,
             training,
-            options.run("predict.py"),
+            options.run(),
             progress,
             what=options.what,
             keep=options.save_script,
@@ -274,10 +270,8 @@ def forecast_script(
     """
     started = time.monotonic()
     collected = Collecting(progress)
-    with script_folder(keep) as folder:
-        path = Path(keep) if keep else Path(folder, "predict.py")
-        path.write_text(script, encoding="utf-8")
-        options = replace(options, command=(sys.executable, str(path)))
+    with generated(script, keep=keep) as file:
+        options = replace(options, command=file.command)
         plan, card = plan_run(options)
         try:
             made = make_forecast(
@@ -297,21 +291,12 @@ def forecast_script(
     if forecast.error is not None and not forecast.steps:
         raise _not_trainable(forecast, made.ended.last_lines, workload, collected.said("batch"))
     forecast = replace(
-        without_folder(forecast, folder),
+        file.named(forecast),
         command=("peakmem", "predict", what),
         notes=tuple(note for note in forecast.notes if not note.startswith(_ABOUT_SCRIPTS)),
         workload=describe(workload, training, collected),
     )
     return made, forecast
-
-
-def without_folder(forecast: Forecast, folder: str) -> Forecast:
-    """The forecast with places in the script named as `predict.py:12`, without the temporary folder."""
-    if not folder:
-        return forecast
-    from peakmem.forecast.model import Forecast as Kind
-
-    return msgspec.json.decode(msgspec.json.encode(forecast).replace(f"{folder}/".encode(), b""), type=Kind)
 
 
 def print_workload(described: dict[str, str], screen: Any) -> None:
@@ -402,11 +387,6 @@ def _not_trainable(forecast: Forecast, printed: tuple[str, ...], workload: Workl
         hint="--input or --tokens give other inputs, without the batch; --print-script shows what is run",
         exit_code=ExitCode.BAD_INPUT,
     )
-
-
-def script_folder(keep: str | None) -> AbstractContextManager[str]:
-    """A folder for the script that goes with the run; no folder where the script is kept."""
-    return nullcontext("") if keep else tempfile.TemporaryDirectory(prefix="peakmem-predict-")
 
 
 def steps_to_run(text: str) -> int:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from peakmem.cli.forecasting import Progress
+from peakmem.cli.generated import generated
 from peakmem.cli.plain import text_console
 from peakmem.cli.planning import RunOptions
 from peakmem.cli.predicting import (
@@ -19,7 +18,6 @@ from peakmem.cli.predicting import (
     describe,
     plainer,
     print_workload,
-    script_folder,
     steps_to_run,
     written,
 )
@@ -57,7 +55,7 @@ def predict_on_cpu(options: PredictOptions) -> int:
         return ExitCode.FITS
     with RunProgress("hide", (options.what,)) as progress:
         forecast, ended = forecast_script_on_cpu(
-            script, workload, training, options.run("predict.py"), progress, what=options.what, keep=options.save_script
+            script, workload, training, options.run(), progress, what=options.what, keep=options.save_script
         )
     if options.json_target is not None:
         write_json(forecast, options.json_target, force=options.force)
@@ -88,13 +86,11 @@ def forecast_script_on_cpu(
     """
     started = time.monotonic()
     collected = Collecting(progress)
-    with script_folder(keep) as folder:
-        path = Path(keep) if keep else Path(folder, "predict.py")
-        path.write_text(script, encoding="utf-8")
-        plan = plan_on_cpu(replace(options, command=(sys.executable, str(path))))
+    with generated(script, keep=keep) as file:
+        plan = plan_on_cpu(replace(options, command=file.command))
         try:
             forecast, ended = forecast_on_cpu(plan, limit=limit_of(options.memory), progress=collected, started=started)
         except PeakmemError as error:
             raise plainer(error, workload) from error
-    forecast = replace(forecast, command=("peakmem", "predict", what), workload=describe(workload, training, collected))
-    return forecast, ended
+    described = describe(workload, training, collected)
+    return replace(file.named(forecast), command=("peakmem", "predict", what), workload=described), ended

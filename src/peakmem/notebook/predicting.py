@@ -39,4 +39,4 @@ def predict_live(name: str, model: Any, arguments: list[str]) -> Forecast:
         )
     with tempfile.TemporaryDirectory(prefix="peakmem-predict-") as folder:
         workload = shipped_workload(Path(folder), model, options.request(), None, None, None)
-        return train_workload(workload, options.training(), options.run("predict.py"), name)
+        return train_workload(workload, options.training(), options.run(), name)

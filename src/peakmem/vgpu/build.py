@@ -330,7 +330,9 @@ def compile_library(
     say(f"building {library.what} (once, {duration}) with {' '.join(compiler)}")
 
     def compile_unit(unit: Path, result: Path) -> None:
-        _run([*compiler, *COMPILE_FLAGS, "-I", str(sources), "-c", str(unit), "-o", str(result)], work, what=library.what)
+        _run(
+            [*compiler, *COMPILE_FLAGS, "-I", str(sources), "-c", str(unit), "-o", str(result)], work, what=library.what
+        )
 
     with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
         for _ in pool.map(compile_unit, units, objects):
