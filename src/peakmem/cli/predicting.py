@@ -353,25 +353,18 @@ def describe(workload: Workload, training: Training | Compiled, collected: Colle
 
 def plainer(error: PeakmemError, workload: Workload) -> PeakmemError:
     """The same error in words that fit a model rather than a script."""
-    prefix = "the script failed before it used the GPU: "
-    if not error.message.startswith(prefix):
+    if not isinstance(error, FailedEarly):
         return error
     return PeakmemError(
-        f"{workload.title} could not be built: {error.message.removeprefix(prefix).removeprefix('builtins.')}",
-        hint=_own_frames(error.hint),
+        f"{workload.title} could not be built: {error.told}",
+        hint="\n".join(line for line in _foreign(error.hint.splitlines()) if not line.startswith("Traceback ")),
         exit_code=ExitCode.SCRIPT_FAILED,
     )
 
 
-def _own_frames(printed: str) -> str:
+def _foreign(printed: Iterable[str]) -> tuple[str, ...]:
     """What Python printed of an error, without the frames of the generated script."""
-    kept, ours = [], False
-    for line in printed.splitlines():
-        if not line.startswith("    "):
-            ours = line.startswith("  File ") and "predict.py" in line
-        if not ours and not line.startswith("Traceback "):
-            kept.append(line)
-    return "\n".join(kept)
+    return without_frames(printed, lambda line: NAME in line)
 
 
 def _not_trainable(forecast: Forecast, printed: tuple[str, ...], workload: Workload, batch: list[str]) -> PeakmemError:

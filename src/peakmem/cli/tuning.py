@@ -22,6 +22,7 @@ from peakmem.report.replays import name_of
 from peakmem.report.tuning import Verified, print_tuning, tuning_as_json
 from peakmem.session.failing import nothing_seen
 from peakmem.session.launching import Run, alloc_conf_in_force, launch
+from peakmem.session.printed import last_words
 from peakmem.trace.load import load_trace
 from peakmem.trace.model import Trace
 from peakmem.trace.recording import read_recording
@@ -168,7 +169,7 @@ def _watched(options: TuneOptions) -> _Subject:
             error = recording["error"]
             raise PeakmemError(
                 f"the script failed: {error['type']}: {error['message']}",
-                hint="\n".join(ended.last_lines[-12:]),
+                hint="\n".join(last_words(ended.last_lines)),
                 exit_code=ExitCode.SCRIPT_FAILED,
             )
         context = card.context
