@@ -42,8 +42,8 @@ def build_cpu_forecast(
         exit_code: of the command.
         seconds: wall time.
     """
-    highest, own = recording["highest"], recording["own"]
-    peak = highest["resident"] - own
+    highest = recording["highest"]
+    peak = highest["resident"] - _too_much(recording)
     step = highest["step"] if highest["step"] < len(recording["steps"]) else None
     own_peak = max(ended_peak, next((one.rss for one in processes if one.pid == recording["pid"]), 0))
     parts, phase = _parts(recording, peak), highest["phase"]
@@ -90,10 +90,15 @@ def build_cpu_forecast(
     )
 
 
+def _too_much(recording: dict[str, Any]) -> int:
+    """By how much more the watched process holds than the script alone: peakmem, but for what it has left out."""
+    return int(recording["own"]) - int(recording["host"]["spared"]["compiler"])
+
+
 def _parts(recording: dict[str, Any], peak: int) -> tuple[HostPart, ...]:
     highest = recording["highest"]
     base, live = recording["base"], highest["live"]
-    outside = highest["outside"] - recording["own"] - base
+    outside = highest["outside"] - _too_much(recording) - base
     held = peak - live - base - outside
     return (
         HostPart(
@@ -132,7 +137,7 @@ def _at_exit(recording: dict[str, Any], own_peak: int) -> tuple[HostPart, ...]:
         HostPart(name="libraries", bytes=base, source="measured", note="Python and torch, as imported"),
         HostPart(
             name="loaded later",
-            bytes=recording["outside"] - recording["own"] - base,
+            bytes=recording["outside"] - _too_much(recording) - base,
             source="measured",
             note="modules, kernels' code, MKL's buffers",
         ),
@@ -150,13 +155,13 @@ def _at_exit(recording: dict[str, Any], own_peak: int) -> tuple[HostPart, ...]:
 
 
 def _steps(recording: dict[str, Any]) -> tuple[HostStep, ...]:
-    own = recording["own"]
+    too_much = _too_much(recording)
     return tuple(
         HostStep(
             index=index,
-            peak_rss=max(step["phases"].values()) - own,
-            end_rss=step["end"] - own,
-            phases={name: size - own for name, size in step["phases"].items()},
+            peak_rss=max(step["phases"].values()) - too_much,
+            end_rss=step["end"] - too_much,
+            phases={name: size - too_much for name, size in step["phases"].items()},
         )
         for index, step in enumerate(recording["steps"])
     )
@@ -173,7 +178,7 @@ def _course(recording: dict[str, Any]) -> HostCourse | None:
     steps[steps >= len(recording["steps"])] = -1
     return HostCourse(
         event=tuple(events.tolist()),
-        rss=tuple((rows[chosen, 2] - recording["own"]).tolist()),
+        rss=tuple((rows[chosen, 2] - _too_much(recording)).tolist()),
         tensors=tuple(rows[chosen, 1].tolist()),
         step=tuple(steps.tolist()),
     )

@@ -32,6 +32,7 @@ def recording(**changes: Any) -> dict[str, Any]:
         "steady": True,
         "base": 220 * MIB,
         "own": 2 * MIB,
+        "host": {"spared": {"compiler": 0, "compiler_with": ""}},
         "outside": 312 * MIB,
         "end": {"resident": 320 * MIB, "highest": 350 * MIB},
         "left": {"live": 0, "mapped": 0, "heap": 0},
@@ -72,6 +73,18 @@ def test_the_parts_close_the_sum_without_what_peakmem_takes_itself() -> None:
     assert host.steps[0].peak_rss == 598 * MIB
     assert host.course is not None
     assert host.course.step == (0, 0, 0, -1)
+
+
+def test_the_compiler_that_was_left_out_counts_as_loaded() -> None:
+    with_it = forecast(recording(host={"spared": {"compiler": 70 * MIB, "compiler_with": "2.13 3.11 "}})).host
+    assert with_it.peak_rss == 670 * MIB
+    assert {part.name: part.bytes // MIB for part in with_it.parts}["loaded later"] == 160
+    assert with_it.steps[0].peak_rss == 668 * MIB
+    small = recording(
+        host={"spared": {"compiler": 70 * MIB, "compiler_with": "2.13 3.11 "}},
+        highest={"resident": 322 * MIB, "live": 2 * MIB, "outside": 312 * MIB, "step": 0, "phase": "forward"},
+    )
+    assert forecast(small, processes=(process(7, 440 * MIB, 0, 9),)).host.peak_rss == (310 + 70 + 440 - 320) * MIB
 
 
 def test_libraries_that_unload_at_the_end_may_be_the_peak() -> None:

@@ -1,13 +1,12 @@
 """Watches one process that trains on the CPU: its optimizer steps, its resident memory, its end."""
 
-import functools
 import importlib
 import os
 import threading
 import time
 import weakref
 
-from .. import stopping
+from .. import compiler, stopping
 from ..ending import Ending
 from ..recording import FORMAT
 from ..steps import StepClock, watch_new_optimizers
@@ -62,6 +61,7 @@ class CpuWatch(Ending):
         self._base = 0
         self._own = 0
         self._at_fork = 0
+        self._trains = False
 
     def install(self):
         """Hook into torch; from here on large kernels are skipped."""
@@ -76,8 +76,7 @@ class CpuWatch(Ending):
         optimizer = importlib.import_module("torch.optim.optimizer")
         optimizer.register_optimizer_step_pre_hook(self._before_optimizer)
         optimizer.register_optimizer_step_post_hook(self._after_optimizer)
-        made = functools.partial(self.enter, "forward")
-        watch_new_optimizers(torch.optim.Optimizer, self.clock, self._optimizers, made)
+        watch_new_optimizers(torch.optim.Optimizer, self.clock, self._optimizers, self._optimizer_made)
         variable = torch.autograd.Variable
         variable._execution_engine = _Engine(variable._execution_engine, self)
         self.watch_the_end()
@@ -119,6 +118,10 @@ class CpuWatch(Ending):
         self.native.reset_peak()
         self.phase = phase
         self._marks.append((state.events, phase, len(self.clock.steps)))
+
+    def _optimizer_made(self):
+        self._trains = True
+        self.enter("forward")
 
     def backward_done(self):
         """A backward pass of the main program ended."""
@@ -168,6 +171,8 @@ class CpuWatch(Ending):
     def _describe(self, reason):
         torch = self.torch
         state = self.native.read()
+        # Before the rest: it may load the compiler, to see what it holds.
+        left_out = compiler.left_out(torch, self.settings.compiler_sizes, _resident) if self._trains else None
         return {
             "format": FORMAT,
             "device": "cpu",
@@ -184,6 +189,12 @@ class CpuWatch(Ending):
             "base": self._base,
             "own": self._own,
             "outside": state.outside,
+            "host": {
+                "spared": {
+                    "compiler": left_out[1] if left_out else 0,
+                    "compiler_with": left_out[0] if left_out else "",
+                },
+            },
             "end": _resident_and_highest(),
             "highest": self._highest,
             "steps": self._steps,
