@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from peakmem.cli.generated import Written, steps_to_run
 from peakmem.cli.planning import RunOptions
 from peakmem.errors import PeakmemError
 from peakmem.workload.keras.naming import is_keras, is_live_keras
@@ -227,9 +228,9 @@ def _keras(request: Request, how: Compiled, run: RunOptions, *, live: tuple[Any,
 
     if live is not None:
         send_model(*live)
-    steps = _steps(run)
-    script = write_keras_script(request, how, steps=steps, live=live[1] if live is not None else None)
-    return _trained(script, keras_workload(request), how, run, request.what)
+    place = live[1] if live is not None else None
+    script = write_keras_script(request, how, steps=steps_to_run(run.steps), live=place)
+    return _trained(Written(what=request.what, script=script, workload=keras_workload(request), training=how), run)
 
 
 class _Silent:
@@ -253,21 +254,17 @@ def train_workload(workload: Workload, training: Training, run: RunOptions, what
     """
     from peakmem.workload.script import write_script
 
-    return _trained(write_script(workload, training, steps=_steps(run)), workload, training, run, what)
+    script = write_script(workload, training, steps=steps_to_run(run.steps))
+    return _trained(Written(what=what, script=script, workload=workload, training=training), run)
 
 
-def _steps(run: RunOptions) -> int:
-    from peakmem.cli.predicting import MOST_STEPS
-
-    return int(run.steps) if run.steps.isdigit() and int(run.steps) else MOST_STEPS
-
-
-def _trained(script: str, workload: Workload, training: Training | Compiled, run: RunOptions, what: str) -> Forecast:
+def _trained(written: Written, run: RunOptions) -> Forecast:
     from peakmem.cli.predicting import forecast_script
 
-    _, forecast = forecast_script(script, workload, training, run, _Silent(), what=what)
+    _, forecast = forecast_script(written, run, _Silent())
     if forecast.error is not None:
-        raise PeakmemError(f"{workload.title} failed in training: {forecast.error.type}: {forecast.error.message}")
+        title, error = written.workload.title, forecast.error
+        raise PeakmemError(f"{title} failed in training: {error.type}: {error.message}")
     return forecast
 
 

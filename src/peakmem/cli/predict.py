@@ -93,6 +93,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     The model is built and trained for a few steps on a virtual GPU by a plain training script, which --print-script
     shows. Nothing is downloaded, and no code that comes with a model is run.
     """
-    from peakmem.cli.predicting import PredictOptions, predict
+    from peakmem.cli.predict_options import PredictOptions
+    from peakmem.cli.predicting import predict
 
     ctx.exit(predict(PredictOptions(**options)))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peakmem.cli.forecasting import make_forecast
-from peakmem.cli.generated import generated
+from peakmem.cli.generated import on_disk
 from peakmem.cli.planning import estimate, plan_run
 from peakmem.errors import ExitCode
 from peakmem.files import write_json
@@ -27,7 +27,7 @@ from peakmem.workload.training import Training
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from peakmem.cli.predicting import PredictOptions
+    from peakmem.cli.predict_options import PredictOptions
 
 STEPS = 3
 LEFT_OUT = ("activations", "inputs", "workspaces")
@@ -40,9 +40,9 @@ def predict_checkpoint(options: PredictOptions, training: Training) -> int:
     Raises:
         PeakmemError: it can't be read, or an option needs the architecture.
     """
+    from peakmem.cli.ending import exit_code
     from peakmem.cli.plain import text_console
     from peakmem.cli.progress import RunProgress
-    from peakmem.cli.running import exit_code
     from peakmem.report.terminal import print_forecast
 
     path = Path(options.what)
@@ -53,7 +53,7 @@ def predict_checkpoint(options: PredictOptions, training: Training) -> int:
         return ExitCode.FITS
     started = time.monotonic()
     held = _Held()
-    with generated(script, keep=options.save_script) as file, RunProgress("hide", (options.what,)) as shown:
+    with on_disk(script, keep=options.save_script) as file, RunProgress("hide", (options.what,)) as shown:
         run = replace(options.run(), command=file.command, steps="all")
         plan, card = plan_run(run)
         held.say, held.line = shown.say, shown.line
@@ -124,7 +124,7 @@ def _print(checkpoint: Checkpoint, described: dict[str, str], held: _Held, scree
     from rich.padding import Padding
     from rich.table import Table
 
-    from peakmem.cli.predicting import print_workload
+    from peakmem.cli.describing import print_workload
 
     print_workload(described, screen)
     ways = ways_of_loading(checkpoint)

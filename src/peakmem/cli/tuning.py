@@ -29,8 +29,6 @@ from peakmem.trace.recording import read_recording
 from peakmem.trace.replay import Replay
 from peakmem.vgpu.probe import TorchFacts, probe
 
-INTERRUPTED = 130
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TuneOptions:
@@ -80,7 +78,7 @@ def tune(options: TuneOptions) -> int:
         return _tune(options)
     except KeyboardInterrupt:
         Console(stderr=True, highlight=False).print("peakmem: interrupted before anything was found")
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
 
 
 def _tune(options: TuneOptions) -> int:
@@ -116,7 +114,7 @@ def _tune(options: TuneOptions) -> int:
 
 def _exit_code(found: Found, judgement: Judgement) -> int:
     if found.stopped:
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     return ExitCode.DOES_NOT_FIT if judgement.outcome is Outcome.TOO_LITTLE else ExitCode.FITS
 
 

@@ -25,7 +25,7 @@ def predict_live(name: str, model: Any, arguments: list[str]) -> Forecast:
     import click
 
     from peakmem.cli.predict import command
-    from peakmem.cli.predicting import PredictOptions
+    from peakmem.cli.predict_options import PredictOptions
 
     try:
         context = command.make_context("%peakmem predict", [name, *arguments])

@@ -47,7 +47,7 @@ def no_gpu_used() -> PeakmemError:
     return PeakmemError(NO_GPU_USED, hint="it may train on the CPU: look for a device setting such as --device cuda")
 
 
-class FailedEarly(PeakmemError):
+class FailedEarlyError(PeakmemError):
     """The script failed before there was anything to report on.
 
     Attributes:
@@ -74,9 +74,7 @@ class _Awaited:
     saving: str = ""
 
 
-_GPU = _Awaited(
-    event="used the GPU", exits="before it used the GPU", saving=": --build-on-device saves some"
-)
+_GPU = _Awaited(event="used the GPU", exits="before it used the GPU", saving=": --build-on-device saves some")
 _CPU = _Awaited(event="trained", exits="before it could be measured")
 
 
@@ -103,9 +101,7 @@ def _events(ended: Ended) -> dict[str, dict[str, Any]]:
     return {line["event"]: line for line in ended.outcome.progress}
 
 
-def _failed(
-    ended: Ended, command: tuple[str, ...], awaited: _Awaited, *, timeout: float | None
-) -> PeakmemError | None:
+def _failed(ended: Ended, command: tuple[str, ...], awaited: _Awaited, *, timeout: float | None) -> PeakmemError | None:
     """What went wrong, if it is known."""
     events, words, shown = _events(ended), " ".join(command), "\n".join(last_words(ended.last_lines))
     if ended.interrupted:
@@ -127,7 +123,7 @@ def _failed(
         )
     if "error" in events:
         kind, message = events["error"]["type"].removeprefix("builtins."), events["error"]["message"]
-        return FailedEarly(f"{kind}: {message}", before=f"before it {awaited.event}", hint=shown)
+        return FailedEarlyError(f"{kind}: {message}", before=f"before it {awaited.event}", hint=shown)
     if ended.timed_out:
         return PeakmemError(
             f"{words} was stopped after {timeout:g} s and had not {awaited.event}",
