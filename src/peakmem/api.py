@@ -18,8 +18,9 @@ from peakmem.workload.keras.naming import is_keras, is_live_keras
 from peakmem.workload.keras.training import WITHOUT_MEANING, Compiled, compiled
 from peakmem.workload.losses import CALLS
 from peakmem.workload.model import Request, Workload
+from peakmem.workload.optimizers import DEFAULT_OPTIMIZER, Optimizer
 from peakmem.workload.resolving import draws_for_nothing
-from peakmem.workload.training import DEFAULT_OPTIMIZER, Optimizer, Precision, Quantized, Training, ZeroGrad
+from peakmem.workload.training import Precision, Quantized, Training, ZeroGrad
 
 if TYPE_CHECKING:
     from peakmem.forecast.model import Forecast

@@ -18,8 +18,9 @@ from peakmem.files import check_writable, write_json
 from peakmem.forecast.model import Gpu
 from peakmem.report.advising import print_advised
 from peakmem.session.launching import alloc_conf_in_force
+from peakmem.workload.optimizers import DEFAULT_OPTIMIZER
 from peakmem.workload.resolving import draws_for_nothing
-from peakmem.workload.training import DEFAULT_OPTIMIZER, installed
+from peakmem.workload.training import installed
 
 if TYPE_CHECKING:
     from peakmem.cli.predict_options import PredictOptions

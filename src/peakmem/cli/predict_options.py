@@ -8,9 +8,10 @@ from typing import Any
 from peakmem.cli.planning import RunOptions
 from peakmem.errors import PeakmemError
 from peakmem.workload.model import Request
+from peakmem.workload.optimizers import DEFAULT_OPTIMIZER, Optimizer
 from peakmem.workload.resolving import draws_for_nothing
 from peakmem.workload.sources.function import parse_argument
-from peakmem.workload.training import DEFAULT_OPTIMIZER, Optimizer, Training
+from peakmem.workload.training import Training
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
