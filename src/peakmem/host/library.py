@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from peakmem.errors import PeakmemError
-from peakmem.vgpu.build import Library, ensure_library
+from peakmem.vgpu.build import ensure_library
+from peakmem.vgpu.compiling import Library
 from peakmem.vgpu.probe import check_machine, find_interpreter, look, torch_of
 
 HOST = Library(
