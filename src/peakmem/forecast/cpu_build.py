@@ -47,7 +47,7 @@ def build_cpu_forecast(
     step = highest["step"] if highest["step"] < len(recording["steps"]) else None
     own_peak = max(ended_peak, next((one.rss for one in processes if one.pid == recording["pid"]), 0))
     parts, phase = _parts(recording, peak), highest["phase"]
-    leaving = _at_exit(recording, own_peak)
+    leaving = _at_exit(recording)
     if sum(part.bytes for part in leaving) > peak:
         parts, phase, step = leaving, "exit", None
         peak = sum(part.bytes for part in parts)
@@ -92,7 +92,7 @@ def build_cpu_forecast(
 
 def _too_much(recording: dict[str, Any]) -> int:
     """By how much more the watched process holds than the script alone: peakmem, but for what it has left out."""
-    return int(recording["own"]) - int(recording["host"]["spared"]["compiler"])
+    return int(recording["own"]) - int(recording["compiler"]["left_out"])
 
 
 def _parts(recording: dict[str, Any], peak: int) -> tuple[HostPart, ...]:
@@ -123,14 +123,14 @@ def _parts(recording: dict[str, Any], peak: int) -> tuple[HostPart, ...]:
     )
 
 
-def _at_exit(recording: dict[str, Any], own_peak: int) -> tuple[HostPart, ...]:
+def _at_exit(recording: dict[str, Any]) -> tuple[HostPart, ...]:
     """What the process takes at its very end: the libraries of the CUDA build touch 124 MiB when they are unloaded.
 
-    The watched process really does that, so it shows in its own highest resident memory. What is left of the tensors
-    then, and of the heap that they lay in, its books tell as their last.
+    What is then left of the tensors, and of the heap that they lay in, the books tell as their last.
     """
-    end, left = recording["end"], recording["left"]
-    if left is None or own_peak <= end["highest"]:
+    left = recording["left"]
+    touched = left and (recording["exit_touched"] if left["touched"] is None else left["touched"])
+    if not touched:
         return ()
     base = recording["base"]
     return (
@@ -148,9 +148,7 @@ def _at_exit(recording: dict[str, Any], own_peak: int) -> tuple[HostPart, ...]:
             source="counted",
             note="free, but kept by malloc",
         ),
-        HostPart(
-            name="at exit", bytes=own_peak - end["resident"], source="measured", note="touched when libraries unload"
-        ),
+        HostPart(name="at exit", bytes=touched, source="measured", note="touched when libraries unload"),
     )
 
 

@@ -26,7 +26,7 @@ def start():
 
     from . import stopping
 
-    stopping.install()
+    stopping.install(leave=config.device != "cpu")  # the CPU's library looks at what follows
     watches: list = []
     kerases: list = []
 

@@ -61,7 +61,7 @@ class CpuWatch(Ending):
         self._base = 0
         self._own = 0
         self._at_fork = 0
-        self._trains = False
+        self._compiler = {"with": "", "size": 0, "left_out": 0}
 
     def install(self):
         """Hook into torch; from here on large kernels are skipped."""
@@ -120,8 +120,18 @@ class CpuWatch(Ending):
         self._marks.append((state.events, phase, len(self.clock.steps)))
 
     def _optimizer_made(self):
-        self._trains = True
+        if not self._compiler["with"]:
+            self._leave_compiler_out()
         self.enter("forward")
+
+    def _leave_compiler_out(self):
+        """The script would have loaded the compiler for its first optimizer; if nobody knows what it takes, it is."""
+        known = self.settings.compiler_sizes
+        left_out = compiler.left_out(self.torch, known, _resident)
+        if left_out is not None:
+            key, size = left_out
+            self._compiler = {"with": key, "size": size, "left_out": size if key in known else 0}
+            self.native.look()
 
     def backward_done(self):
         """A backward pass of the main program ended."""
@@ -165,14 +175,14 @@ class CpuWatch(Ending):
         self.native.look()
         self.enter("other")
         self._roles.at_peak(self.native)
-        self.native.tell_at_end(self.writer.at_end())
-        self.writer.recording(plain(self._describe(reason)))
+        key = compiler.key_of(self.torch)
+        touched = (self.settings.exit_sizes or {}).get(key)
+        self.writer.recording(plain({**self._describe(reason), "exit_with": key, "exit_touched": touched}))
+        self.native.tell_at_end(self.writer.at_end(), leave=touched is not None)
 
     def _describe(self, reason):
         torch = self.torch
         state = self.native.read()
-        # Before the rest: it may load the compiler, to see what it holds.
-        left_out = compiler.left_out(torch, self.settings.compiler_sizes, _resident) if self._trains else None
         return {
             "format": FORMAT,
             "device": "cpu",
@@ -189,12 +199,7 @@ class CpuWatch(Ending):
             "base": self._base,
             "own": self._own,
             "outside": state.outside,
-            "host": {
-                "spared": {
-                    "compiler": left_out[1] if left_out else 0,
-                    "compiler_with": left_out[0] if left_out else "",
-                },
-            },
+            "compiler": self._compiler,
             "end": _resident_and_highest(),
             "highest": self._highest,
             "steps": self._steps,
