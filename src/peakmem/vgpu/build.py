@@ -46,6 +46,9 @@ TENSORFLOW_ALIASES = (
 )  # fmt: skip
 TENSORFLOW_CUDNN = "libcudnn.so.9"
 
+SOURCE_HASH = "source-hash"
+"""File beside a prebuilt library: the `source_hash` of what it was built from."""
+
 NATIVE = Path(__file__).parent / "native"
 PREBUILT = Path(__file__).parent / "prebuilt"
 
@@ -219,11 +222,36 @@ def _prune(folder: Path, *, keep: Path) -> None:
                 path.with_name(f"{path.name}.lock").unlink()
 
 
+def make_prebuilt(library: Library, folder: Path, *, progress: Progress) -> tuple[Path, ...]:
+    """Build what is to come with the package, as `find_prebuilt` and `ensure_library` look for it.
+
+    Args:
+        library: which one.
+        folder: where it is made; it is not there yet.
+        progress: called with a line of text.
+
+    Returns:
+        the files that belong into the folder `library.prebuilt`, below the machine's name.
+
+    Raises:
+        PeakmemError: there is no compiler, or it refuses the sources.
+        OSError: the disk is full or can't be written.
+    """
+    folder.mkdir(parents=True)
+    made, recorded = [folder / library.name], folder / SOURCE_HASH
+    compile_library(made[0], work=folder, progress=progress, library=library)
+    if library is VGPU:
+        made.append(folder / TENSORFLOW_CUDNN)
+        compile_tensorflow_library(made[1], library=made[0], sources=NATIVE / TENSORFLOW, work=folder)
+    recorded.write_text(source_hash(library.sources) + "\n")
+    return *made, recorded
+
+
 def find_prebuilt(folder: Path | None = None, *, library: Library = VGPU) -> Path | None:
     """The library that came with the package, if it was built from these very sources."""
     path = (folder or library.prebuilt) / platform.machine() / library.name
     try:
-        recorded = (path.parent / "source-hash").read_text().strip()
+        recorded = (path.parent / SOURCE_HASH).read_text().strip()
     except OSError:
         return None
     return path if path.exists() and recorded == source_hash(library.sources) else None

@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -173,6 +174,19 @@ def test_a_prebuilt_library_is_used_only_for_these_sources(cache: Path, compiler
     (folder / "source-hash").write_text(build.source_hash() + "\n")
     assert build.ensure_library().read_text() == "prebuilt\n"
     assert not Path(f"{compiler}.calls").exists()
+
+
+@pytest.mark.parametrize("library", [build.VGPU, HOST], ids=lambda library: library.cache)
+def test_what_a_wheel_brings_is_found_by_what_it_was_built_from(
+    library: compiling.Library, compiler: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "wheel" / platform.machine()
+    made = build.make_prebuilt(library, folder, progress=lambda text: None)
+    assert {path.name for path in made} >= {library.name, build.SOURCE_HASH}
+    for path in folder.iterdir():
+        if path not in made:
+            path.unlink()
+    assert build.find_prebuilt(library=replace(library, prebuilt=tmp_path / "wheel")) == folder / library.name
 
 
 def test_builds_that_nothing_uses_any_more_are_removed(tmp_path: Path) -> None:
