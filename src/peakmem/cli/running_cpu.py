@@ -18,7 +18,7 @@ from peakmem.forecast.cpu import CpuForecast
 from peakmem.forecast.cpu_build import build_cpu_forecast
 from peakmem.forecast.model import ScriptError
 from peakmem.host.library import probe_cpu
-from peakmem.host.limits import Limit, limits_of
+from peakmem.host.limits import Limit, limits_of, own_peak
 from peakmem.report.cpu import print_cpu_forecast
 from peakmem.session.command import interpreter, resolve
 from peakmem.session.failing import nothing_seen_on_cpu
@@ -115,9 +115,10 @@ def forecast_on_cpu(
         PeakmemError: nothing was seen that could be reported on.
     """
     started = time.monotonic() if started is None else started
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    # What the kernel tells of a child begins with what we had when it was made (exec does not forget it).
+    before = max(own_peak(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
     ended = launch_on_cpu(plan, on_progress=progress.line, on_line=progress.printed, on_build=progress.say)
-    highest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    highest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     recording = ended.outcome.main()
     if recording is None:
         raise nothing_seen_on_cpu(ended, plan.command, timeout=plan.timeout)
@@ -130,7 +131,7 @@ def forecast_on_cpu(
         limit=limit,
         processes=ended.taped.processes if ended.taped is not None else (),
         # The tape looks now and then; the kernel knows what a process took in its last moment too.
-        ended_peak=highest * 1024 if highest > before else 0,
+        ended_peak=highest if highest > before else 0,
         exit_code=0 if stopped_early else ended.exit_code,
         seconds=round(time.monotonic() - started, 2),
     )

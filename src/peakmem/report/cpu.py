@@ -12,6 +12,7 @@ from peakmem.report.pieces import (
     VERDICT_STYLES,
     addend,
     failure,
+    plain_text,
     print_parts,
     remarks,
     statement_table,
@@ -36,6 +37,11 @@ def print_cpu_forecast(forecast: CpuForecast, console: Console) -> None:
         parts += [_steps(forecast), Text()]
     parts += [*_course(forecast.host), *_remarks(forecast)]
     print_parts(parts, console)
+
+
+def cpu_forecast_text(forecast: CpuForecast) -> str:
+    """A forecast as `print_cpu_forecast` prints it to a file, 80 columns wide."""
+    return plain_text(lambda console: print_cpu_forecast(forecast, console))
 
 
 def _headline(forecast: CpuForecast) -> Text:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import io
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from rich.console import Console, Group, RenderableType
@@ -26,6 +27,17 @@ def print_parts(parts: Iterable[RenderableType], console: Console) -> None:
         console.print(Padding(Group(*parts), (1, 0, 0, 1), expand=False))
     # rich fills lines up with blanks; whoever pastes or compares the text wants none.
     console.file.write("".join(line.rstrip() + "\n" for line in capture.get().splitlines()))
+
+
+def plain_text(show: Callable[[Console], None]) -> str:
+    """What is printed to a file, 80 columns wide.
+
+    Args:
+        show: prints to a console.
+    """
+    stream = io.StringIO()
+    show(Console(file=stream, width=80, highlight=False, force_terminal=False, force_jupyter=False))
+    return stream.getvalue()
 
 
 def failure(error: ScriptError, taken: str) -> Text:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -14,6 +12,7 @@ from peakmem.report.pieces import (
     VERDICT_STYLES,
     addend,
     failure,
+    plain_text,
     print_parts,
     remarks,
     statement_table,
@@ -52,9 +51,7 @@ def print_forecast(forecast: Forecast, console: Console) -> None:
 
 def forecast_text(forecast: Forecast) -> str:
     """A forecast as `print_forecast` prints it to a file, 80 columns wide."""
-    stream = io.StringIO()
-    print_forecast(forecast, Console(file=stream, width=80, highlight=False, force_terminal=False, force_jupyter=False))
-    return stream.getvalue()
+    return plain_text(lambda console: print_forecast(forecast, console))
 
 
 def _headline(forecast: Forecast) -> Text:
