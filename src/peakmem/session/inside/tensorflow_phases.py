@@ -1,0 +1,76 @@
+"""Which operators of TensorFlow belong to the backward pass and to the optimizer.
+
+While a `tf.function` is traced, operators are made under names; what is made within `GradientTape.gradient` is the
+backward pass, what is made while an optimizer is applied is the optimizer's. Outside of functions operators run as they
+are called, and the context that the virtual GPU notes for each event tells the same.
+"""
+
+import functools
+import importlib
+
+MOST_NAMES = 500_000
+
+
+class Phases:
+    """Follows the tracing of functions and eager calls.
+
+    Attributes:
+        names: for "backward" and "optimizer" the names of the operators that were made then.
+    """
+
+    def __init__(self, tensorflow, contexts):
+        self.names: dict = {"backward": set(), "optimizer": set()}
+        self._tf = tensorflow
+        self._contexts = contexts
+        self._graph = importlib.import_module("tensorflow.python.framework.ops").get_default_graph
+
+    def install(self):
+        """Watch gradient tapes."""
+        tape = self._tf.GradientTape
+        for name in ("gradient", "jacobian", "batch_jacobian"):
+            original = vars(tape).get(name)
+            if original is not None:
+                setattr(tape, name, self._around(original))
+
+    def _around(self, original):
+        phases = self
+
+        @functools.wraps(original)
+        def gradient(self, *args, **kwargs):
+            with phases.phase("backward"):
+                return original(self, *args, **kwargs)
+
+        return gradient
+
+    def phase(self, name):
+        """A context manager: what is made or run meanwhile belongs to this phase."""
+        return _Phase(self, name)
+
+
+class _Phase:
+    def __init__(self, phases, name):
+        self._phases = phases
+        self._name = name
+
+    def __enter__(self):
+        phases = self._phases
+        self._before = self._graph = None
+        if phases._tf.executing_eagerly():
+            self._before = phases._contexts.enter("phase", self._name)
+        else:
+            self._graph = phases._graph()
+            self._first = len(self._graph.get_operations())
+
+    def __exit__(self, *error):
+        phases = self._phases
+        if self._before is not None:
+            phases._contexts.leave(self._before)
+        if self._graph is None:
+            return False
+        names = phases.names[self._name]
+        # What an inner phase has told stays so: some optimizers take the gradients themselves.
+        others = [told for name, told in phases.names.items() if name != self._name]
+        for operator in self._graph.get_operations()[self._first :]:
+            if len(names) < MOST_NAMES and not any(operator.name in told for told in others):
+                names.add(operator.name)
+        return False
