@@ -13,8 +13,10 @@ from peakmem.forecast.tensorflow import with_tensorflow
 from peakmem.session.command import as_typed
 from peakmem.session.failing import nothing_seen
 from peakmem.session.launching import Run, launch
+from peakmem.report.host_wording import host_rows
 from peakmem.session.running import Ended
 from peakmem.trace.recorded import Recorded
+from peakmem.trace.tensorflow_recording import read_tensorflow_recording
 
 if TYPE_CHECKING:
     from peakmem.cli.forecasting import Made, Progress
@@ -67,6 +69,8 @@ def make_tensorflow_forecast(
         again, need = run(growing)
         longest = again
         ended = replace(ended, interrupted=again.interrupted)
+    recording = (need or first).recording
+    trace = read_tensorflow_recording(recording, capacity=card.total, context=card.context)
     forecast = build_forecast(
         first,
         card=card,
@@ -75,11 +79,16 @@ def make_tensorflow_forecast(
         seconds=time.monotonic() - started,
         exit_code=0 if ended.interrupted or ended.timed_out else ended.exit_code,
         without_limit=need,
+        trace=trace,
     )
-    recording = (need or first).recording
-    forecast = replace(forecast, host=host_of(longest, recording, plan, forecast))
     forecast = with_tensorflow(forecast, first=first.recording, need=recording)
-    return Made(forecast=forecast, ended=ended, recording=recording, trace=None)
+    forecast = replace(forecast, host=host_of(longest, recording, plan, forecast))
+    if trace is not None and forecast.host is not None:
+        trace = replace(trace, meta=replace(trace.meta, host=host_rows(forecast.host)))
+    if ended.interrupted or ended.timed_out:
+        how = "interrupted" if ended.interrupted else f"stopped after {plan.timeout:g} s"
+        forecast = replace(forecast, error=None, notes=(f"{how}: this is what was seen until then", *forecast.notes))
+    return Made(forecast=forecast, ended=ended, recording=recording, trace=trace)
 
 
 def _told(recorded: Recorded) -> dict[str, Any]:

@@ -17,14 +17,8 @@ def with_tensorflow(forecast: Forecast, *, first: dict[str, Any], need: dict[str
         first: of the run as the script is.
         need: of the run in which memory was taken as it was needed; the same where that is the script's own way.
     """
-    known = need["tensorflow"]["roles"]
     allocated = forecast.peak.allocated
-    roles = dict(forecast.roles_at_peak)
-    left = allocated
-    for role in ("parameter", "optimizer_state"):
-        roles[role] = min(known[role], left)
-        left -= roles[role]
-    roles["unattributed"] = left
+    roles = forecast.roles_at_peak or _by_variables(need["tensorflow"]["roles"], allocated)
     notes = list(forecast.notes)
     reserved = first["devices"][0]["peak"]["reserved"]
     if not first["tensorflow"]["growth"] and forecast.oom is None:
@@ -40,4 +34,14 @@ def with_tensorflow(forecast: Forecast, *, first: dict[str, Any], need: dict[str
             )
     if forecast.oom is not None and forecast.oom.needed is not None:
         notes.append("without a limit means a card of which TensorFlow was told that it has a terabyte")
-    return replace(forecast, roles_at_peak=roles, notes=tuple(notes))
+    return replace(forecast, roles_at_peak=roles, unneeded_at_peak=(), notes=tuple(notes))
+
+
+def _by_variables(known: dict[str, int], allocated: int) -> dict[str, int]:
+    """Roles without a history of allocations: what the variables told at the end."""
+    roles = {}
+    left = allocated
+    for role in ("parameter", "buffer", "gradient", "optimizer_state"):
+        roles[role] = min(known.get(role, 0), left)
+        left -= roles[role]
+    return {**roles, "unattributed": left}

@@ -247,7 +247,7 @@ class TensorflowWatch(Ending):
             "snapshot": None,
             "model": {},
             "owners": {},
-            "owners_failure": plain(self._variables.failure),
+            "owners_failure": "",
             "autocast": [],
             "changes": [],
             "uses": self._native.uses() if self._settings.record else b"",
@@ -259,6 +259,7 @@ class TensorflowWatch(Ending):
             "host": plain(self._host.describe()),
             "tensorflow": {
                 "growth": self._growth(),
+                "failure": plain(self._variables.failure),
                 "chunks": chunks,
                 "chunk_names": chunk_names,
                 "regions": self._native.regions() if self._settings.record else b"",

@@ -51,7 +51,7 @@ class Variables:
         self._tf = tensorflow
         self._native = native
         self._known: list = []  # (weak reference to the tf.Variable, number of the key)
-        self._seen: weakref.WeakSet = weakref.WeakSet()
+        self._seen: dict = {}  # by identity, since variables can't be hashed: a weak reference to each
         self._keys: dict = {}
         self._rows: list = []  # (event, address, number of the key)
         self._addresses: dict = {}
@@ -73,7 +73,7 @@ class Variables:
                 self._find(optimizers)
             self._note()
         except Exception as error:  # a TensorFlow that is not as we know it: the figures are right all the same
-            self.failure = self.failure or f"{type(error).__name__}: {error}"[:300]
+            self.failure = self.failure or f"{type(error).__name__}: {error}".partition("\n")[0][:100]
 
     def table(self):
         """The notes as plain lists: keys (role, name, shape, dtype), and rows (event, address, key)."""
@@ -99,9 +99,10 @@ class Variables:
                 kind = "parameter" if getattr(outer, "trainable", False) else "buffer"
                 told.setdefault(id(inner), (kind, str(getattr(outer, "path", "") or getattr(outer, "name", ""))))
         for variable in plain:
-            if variable in self._seen:
+            seen = self._seen.get(id(variable))
+            if seen is not None and seen() is variable:
                 continue
-            self._seen.add(variable)
+            self._seen[id(variable)] = weakref.ref(variable)
             kind = "parameter" if getattr(variable, "trainable", False) else "buffer"
             name = str(getattr(variable, "name", "")).partition(":")[0]
             role, name = told.get(id(variable), (kind, name))
