@@ -136,6 +136,7 @@ class ReportData:
     title: str
     source: str
     torch: str
+    framework: str
     command: str
     device: str
     alloc_conf: str
@@ -198,6 +199,7 @@ def report_data(trace: Trace, *, title: str, device: int | None = None) -> Repor
         title=title,
         source=trace.meta.source,
         torch=trace.meta.torch,
+        framework=trace.meta.framework,
         command=" ".join(trace.meta.command),
         device=f"cuda:{replay.device} {info.name}".strip(),
         alloc_conf=trace.meta.alloc_conf,

@@ -54,8 +54,8 @@ class TensorflowWatch(Ending):
         self._settings = settings
         self._clock = StepClock(settings.steps, settings.most_steps)
         self._contexts = Contexts(native, lambda: 0)
-        self._phases = Phases(tensorflow, self._contexts)
         self._variables = Variables(tensorflow, native)
+        self._phases = Phases(tensorflow, self._contexts, self._variables.gradients)
         self._host = TensorflowHost(native, settings)
         self._peak = 0
         self._optimizers = []

@@ -18,7 +18,14 @@ class Phases:
         names: for "backward" and "optimizer" the names of the operators that were made then.
     """
 
-    def __init__(self, tensorflow, contexts):
+    def __init__(self, tensorflow, contexts, on_gradients):
+        """
+        Args:
+            tensorflow: the module.
+            contexts: the contexts of events.
+            on_gradients: called with what gradients were taken of, and the gradients, outside of functions.
+        """
+        self._on_gradients = on_gradients
         self.names: dict = {"backward": set(), "optimizer": set()}
         self._tf = tensorflow
         self._contexts = contexts
@@ -27,18 +34,18 @@ class Phases:
     def install(self):
         """Watch gradient tapes."""
         tape = self._tf.GradientTape
-        for name in ("gradient", "jacobian", "batch_jacobian"):
-            original = vars(tape).get(name)
-            if original is not None:
-                setattr(tape, name, self._around(original))
+        tape.gradient = self._around(tape.gradient)
 
     def _around(self, original):
         phases = self
 
         @functools.wraps(original)
-        def gradient(self, *args, **kwargs):
+        def gradient(self, target, sources, *args, **kwargs):
             with phases.phase("backward"):
-                return original(self, *args, **kwargs)
+                found = original(self, target, sources, *args, **kwargs)
+            if phases._tf.executing_eagerly():
+                phases._on_gradients(sources, found)
+            return found
 
         return gradient
 

@@ -10,7 +10,7 @@ import gc
 import sys
 import weakref
 
-from .keras import states_of
+from .keras import path_of, states_of
 
 _CUDA = (2, 13)
 """Device types of DLPack: CUDA's memory, and its managed memory."""
@@ -19,6 +19,8 @@ LOOK_AGAIN = (1, 2, 3, 5, 10, 20)
 """After these steps new variables are looked for among all objects; later ones are those that are known."""
 MOST_STEPS = 200
 """After so many steps the addresses are not followed any more, but for a last time at the end."""
+
+MOST_ROWS = 1_000_000
 
 
 class _Device(ctypes.Structure):
@@ -73,6 +75,24 @@ class Variables:
                 self._find(optimizers)
             self._note()
         except Exception as error:  # a TensorFlow that is not as we know it: the figures are right all the same
+            self.failure = self.failure or f"{type(error).__name__}: {error}".partition("\n")[0][:100]
+
+    def gradients(self, sources, found):
+        """Note where gradients lie that were taken outside of functions."""
+        if len(self._rows) > MOST_ROWS:
+            return
+        try:
+            flatten = self._tf.nest.flatten
+            for source, tensor in zip(flatten(sources), flatten(found)):
+                tensor = getattr(tensor, "values", tensor)  # of those with few rows, what they are
+                if tensor is None or "GPU" not in str(tensor.device):
+                    continue
+                place = self._place(tensor)
+                if place is not None:
+                    key = ("gradient", path_of(source).partition(":")[0], tuple(map(int, tensor.shape)), tensor.dtype.name)
+                    number = self._keys.setdefault(key, len(self._keys))
+                    self._rows.append((self._native.event_count(), place[0], number))
+        except Exception as error:
             self.failure = self.failure or f"{type(error).__name__}: {error}".partition("\n")[0][:100]
 
     def table(self):
@@ -141,11 +161,17 @@ class Variables:
 
     def _address(self, variable):
         """(address, bytes) of a variable on the device; None if it has no value there."""
-        tf = self._tf
         try:
-            tensor = tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
-            capsule = tf.experimental.dlpack.to_dlpack(tensor)
-        except Exception:  # not initialised, or of a type that DLPack does not know
+            tensor = self._tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
+        except Exception:  # not initialised
+            return None
+        return self._place(tensor)
+
+    def _place(self, tensor):
+        """(address, bytes) of a tensor on the device; None if it is not there."""
+        try:
+            capsule = self._tf.experimental.dlpack.to_dlpack(tensor)
+        except Exception:  # of a type that DLPack does not know
             return None
         told = _Tensor.from_address(self._pointer(capsule, b"dltensor"))
         if told.device.kind not in _CUDA or not told.data:
