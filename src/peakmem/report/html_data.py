@@ -6,6 +6,7 @@ most allocated are kept, and the peaks always.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -406,7 +407,7 @@ def _path(replay: Replay, describe: Describer, allocation: int) -> list[str]:
     module, name = module_of_name(role, describe.name(allocation))
     if not module:
         module, name = describe.module(allocation), name if role in (Role.PARAMETER, Role.BUFFER) else ""
-    return [role.title, *(module.split(".") if module else []), name or line]
+    return [role.title, *(re.split("[./]", module) if module else []), name or line]
 
 
 def _prune(node: Node, smallest: float) -> None:

@@ -49,12 +49,14 @@ def module_of_name(role: Role, name: str) -> tuple[str, str]:
     """The module to which a name belongs, and what it is there.
 
     Parameters, buffers and gradients are named `MODULE.weight`, optimizer states `exp_avg of MODULE.weight`; tied
-    weights `MODULE.weight = OTHER.weight` count for the first. Other roles don't belong to a module by name.
+    weights `MODULE.weight = OTHER.weight` count for the first. Keras has slashes: `MODULE/kernel`. Other roles don't
+    belong to a module by name.
     """
     if role not in (Role.PARAMETER, Role.BUFFER, Role.GRADIENT, Role.OPTIMIZER_STATE):
         return "", name
     state, of, tensor = name.rpartition(" of ")
-    module, _, last = tensor.partition(" = ")[0].rpartition(".")
+    first = tensor.partition(" = ")[0]
+    module, _, last = first.rpartition("/" if "/" in first else ".")
     return module, f"{state}{of}{last}"
 
 

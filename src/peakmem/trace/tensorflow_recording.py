@@ -106,6 +106,8 @@ class _Reader:
             else:
                 add(Action.FREE_REQUESTED, address, requested, -size, device, context)
                 add(Action.FREE_COMPLETED, address, requested, -size, device, context)
+        for _, start, length, where, _ in regions[position:]:
+            add(Action.SEGMENT_ALLOC if length > 0 else Action.SEGMENT_FREE, start, abs(length), 0, where, 0)
         return Events.of(columns), row_of
 
     def _context(self, step: int, event: int) -> int:

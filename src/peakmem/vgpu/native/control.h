@@ -44,7 +44,8 @@ struct peakmem_chunk {
 uint64_t peakmem_chunk_count(void);
 const struct peakmem_chunk *peakmem_chunks(void);
 const char *peakmem_chunk_names(void);
-/* A region that TensorFlow's allocator took from the driver (a negative size: gave back) before event number `event`. */
+/* What was taken from the driver (a negative size: given back) before event number `event`, with TensorFlow alone: regions
+ * of its allocator, and the little that XLA and others take beside it. */
 struct peakmem_region {
   uint64_t event, address;
   int64_t size;

@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <map>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -46,13 +45,9 @@ Size requested_of() {
   return f;
 }
 
-// What is told of each event beside the event itself, and the regions, all under g_mutex.
+// What is told of each event beside the event itself, under g_mutex.
 std::vector<peakmem_chunk> &chunks() {
   static auto *rows = new std::vector<peakmem_chunk>;  // never destroyed: threads may outlive the end of main
-  return *rows;
-}
-std::vector<peakmem_region> &regions() {
-  static auto *rows = new std::vector<peakmem_region>;
   return *rows;
 }
 struct Names {
@@ -69,29 +64,6 @@ Names &names() {
   return *n;
 }
 
-// Regions are taken and given back within calls of the allocator: what changed since the last look happened before `event`.
-void look_for_regions(int device, uint64_t event) {
-  static unsigned long long changes[kDevices];
-  static auto *known = new std::map<uintptr_t, size_t>[kDevices];
-  peakmem::Memory &m = peakmem::memory();
-  peakmem::Lock lock(m.mutex);
-  const peakmem::DeviceMemory &d = m.devices[(size_t)device];
-  if (d.allocations + d.frees == changes[device]) return;
-  changes[device] = d.allocations + d.frees;
-  std::map<uintptr_t, size_t> now;
-  for (const auto &block : m.blocks)
-    if (block.second.device == device && !block.second.pooled) now[block.first] = block.second.size;
-  for (const auto &old : known[device])
-    if (!now.count(old.first) || now[old.first] != old.second)
-      regions().push_back({event, (uint64_t)old.first, -(int64_t)old.second, (uint32_t)device, 0});
-  for (const auto &fresh : now) {
-    auto before = known[device].find(fresh.first);
-    if (before == known[device].end() || before->second != fresh.second)
-      regions().push_back({event, (uint64_t)fresh.first, (int64_t)fresh.second, (uint32_t)device, 0});
-  }
-  known[device].swap(now);
-}
-
 const size_t kToldEach = 256;  // events after which the size of the logs is told
 
 void log_chunk(void *address, int device, int64_t size, int64_t requested) {
@@ -102,7 +74,6 @@ void log_chunk(void *address, int device, int64_t size, int64_t requested) {
   if (g_requested[device] > g_requested_peak[device]) g_requested_peak[device] = g_requested[device];
   peakmem::Memory &m = peakmem::memory();
   size_t used = m.devices[(size_t)device].used, context = peakmem::config().context;
-  look_for_regions(device, peakmem_event_count());
   chunks().push_back({(uint64_t)(requested < 0 ? -requested : requested), names().number(asked.op), names().number(asked.shape), asked.type,
                       (uint16_t)asked.region, asked.running});
   peakmem::log_block(address, size, g_allocated[device], used > context ? used - context : 0, device);
@@ -146,11 +117,6 @@ API uint64_t peakmem_chunk_count(void) {
   return chunks().size();
 }
 API const struct peakmem_chunk *peakmem_chunks(void) { return chunks().data(); }
-API uint64_t peakmem_region_count(void) {
-  std::lock_guard<std::mutex> lock(g_mutex);
-  return regions().size();
-}
-API const struct peakmem_region *peakmem_regions(void) { return regions().data(); }
 API const char *peakmem_chunk_names(void) { return names().text.c_str(); }
 API uint64_t peakmem_own_bytes(void) {
   return peakmem_event_count() * sizeof(peakmem_event) + chunks().capacity() * sizeof(peakmem_chunk) + 4 * names().text.size() + peakmem::kept_bytes();
