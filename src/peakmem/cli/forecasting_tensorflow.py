@@ -15,6 +15,7 @@ from peakmem.session.failing import nothing_seen
 from peakmem.session.launching import Run, launch
 from peakmem.report.host_wording import host_rows
 from peakmem.session.running import Ended
+from peakmem.trace.load import other_allocator
 from peakmem.trace.recorded import Recorded
 from peakmem.trace.tensorflow_recording import read_tensorflow_recording
 
@@ -43,6 +44,9 @@ def make_tensorflow_forecast(
         PeakmemError: nothing was seen that could be reported on.
     """
     from peakmem.cli.forecasting import Made, host_of
+
+    if plan.alloc_conf is not None:
+        raise other_allocator("--alloc-conf", "this script trains with TensorFlow")
 
     def run(changed: Run) -> tuple[Ended, Recorded]:
         ended = launch(

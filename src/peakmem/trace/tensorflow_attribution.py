@@ -26,6 +26,7 @@ from peakmem.trace.tensorflow_log import DYNAMIC, TEMP, Operator, TensorflowLog
 
 COMPILED = "in a function compiled by XLA"
 COPIED = "copied from the host"
+TRIED_OUT = "plans tried out"
 _ORDER = ("parameter", "optimizer_state", "gradient", "buffer")
 _CONVOLUTION = re.compile(r"Conv|Fused")
 _NUMBER = re.compile(r"_\d+$")
@@ -141,5 +142,5 @@ class TensorflowAttribution:
 
 def _scratch(made: Operator, region: int) -> str:
     if region != TEMP and _CONVOLUTION.search(made.type):
-        return f"plans tried out by {made.type}"
+        return f"{TRIED_OUT} by {made.type}"
     return f"scratch of {made.type}"

@@ -144,6 +144,9 @@ class TensorflowWatch(Ending):
         function = getattr(self._threads, "function", None)
         if function is not None:
             function._peakmem_trains = True
+            if self._settings.record and not self._clock.steps and not self._finished:
+                with self._tf.init_scope():  # what the first step replaces has never been seen else
+                    self._variables.look(1, self._optimizers)
         elif self._tf.executing_eagerly():
             self._stepped(id(optimizer))
 
