@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from peakmem.forecast.build import build_forecast, failed_for_memory, used_cudnn
 from peakmem.forecast.card import Card
 from peakmem.forecast.tensorflow import with_tensorflow
+from peakmem.report.host_wording import host_rows
 from peakmem.session.command import as_typed
 from peakmem.session.failing import nothing_seen
 from peakmem.session.launching import Run, launch
-from peakmem.report.host_wording import host_rows
 from peakmem.session.running import Ended
 from peakmem.trace.load import other_allocator
 from peakmem.trace.recorded import Recorded

@@ -166,11 +166,7 @@ def _cuda_libraries(libraries: LoadedLibraries | None) -> tuple[HostPart, ...]:
     if libraries is None:
         return ()
     note = "cuBLAS and others, which a GPU's process loads; measured beside it"
-    return (
-        HostPart(
-            name="CUDA libraries", bytes=libraries.anonymous + libraries.file, source="measured", note=note
-        ),
-    )
+    return (HostPart(name="CUDA libraries", bytes=libraries.anonymous + libraries.file, source="measured", note=note),)
 
 
 def _spared(facts: Mapping[str, Any], *, resident: int) -> tuple[HostPart, ...]:

@@ -45,7 +45,7 @@ def with_tensorflow(forecast: Forecast, *, first: dict[str, Any], need: dict[str
 
 
 def _tried_out(forecast: Forecast) -> str:
-    """That the peak is one of convolutions whose plans are tried out, which TensorFlow does the first time it runs them."""
+    """That the peak is one of convolutions whose plans are tried out, as TensorFlow does when it first runs them."""
     size = sum(holder.bytes for holder in forecast.holders_at_peak if holder.name.startswith(TRIED_OUT))
     if size < WORTH_A_WORD * forecast.peak.allocated or not size:
         return ""

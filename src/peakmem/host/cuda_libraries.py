@@ -1,8 +1,8 @@
 """What loading CUDA's libraries takes of a process's host memory, where stand-ins took their place.
 
-PyTorch is linked with these libraries, so they are in the watched process as they would be anyway. TensorFlow opens them by
-name once it has found a GPU (tensorflow/core/platform/default/..., TryDlopenCUDALibraries), and on the virtual GPU finds
-stand-ins. So they are loaded in a process of their own, with the user's interpreter, and what becomes resident is measured.
+PyTorch is linked with these libraries, so they are in the watched process as they would be anyway. TensorFlow opens
+them by name before it uses a GPU, and on the virtual GPU finds stand-ins. So they are loaded in a process of their own,
+with the user's interpreter, and what becomes resident is measured.
 """
 
 from __future__ import annotations

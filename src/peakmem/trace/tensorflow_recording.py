@@ -72,14 +72,14 @@ class _Reader:
     def _event_phases(self) -> list[str]:
         """For each event its phase: of the function that was running, or by the operator's name; else empty."""
         contexts = self._log.events["context"].tolist()
-        return [
-            self._eager[context] or self._told.operator(event).phase for event, context in enumerate(contexts)
-        ]
+        return [self._eager[context] or self._told.operator(event).phase for event, context in enumerate(contexts)]
 
     def _events(self) -> tuple[Events, Array]:
         """The events of the trace, and for each event of the log the row of the same event."""
         log, told = self._log.events, self._told
-        columns: dict[str, list[int]] = {name: [] for name in ("action", "address", "size", "block_size", "device", "context")}
+        columns: dict[str, list[int]] = {
+            name: [] for name in ("action", "address", "size", "block_size", "device", "context")
+        }
         row_of = np.zeros(len(log), dtype="i8")
         regions = told.regions.tolist()
         position, step = 0, 0

@@ -1,4 +1,4 @@
-"""Trains a model of `keras_models.py`, or a transformer, with TensorFlow and without XLA; prints what TensorFlow says."""
+"""Trains a model of `keras_models.py` or a transformer with TensorFlow, without XLA; prints what TensorFlow says."""
 
 import os
 import sys
@@ -47,6 +47,8 @@ else:
     model = getattr(keras_models, name)()
 model.jit_compile = False
 shape = model.output_shape[1:]
-labels = np.zeros((BATCH * BATCHES, *(shape if name in ("cnn", "lstm") else ())), "float32" if name == "cnn" else "int64")
+labels = np.zeros(
+    (BATCH * BATCHES, *(shape if name in ("cnn", "lstm") else ())), "float32" if name == "cnn" else "int64"
+)
 model.fit(inputs_of(model), labels, batch_size=BATCH, epochs=1, verbose=0)
 print("peak", tf.config.experimental.get_memory_info("GPU:0")["peak"])

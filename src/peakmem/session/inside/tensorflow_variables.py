@@ -83,13 +83,18 @@ class Variables:
             return
         try:
             flatten = self._tf.nest.flatten
-            for source, tensor in zip(flatten(sources), flatten(found)):
+            for source, tensor in zip(flatten(sources), flatten(found), strict=False):
                 tensor = getattr(tensor, "values", tensor)  # of those with few rows, what they are
                 if tensor is None or "GPU" not in str(tensor.device):
                     continue
                 place = self._place(tensor)
                 if place is not None:
-                    key = ("gradient", path_of(source).partition(":")[0], tuple(map(int, tensor.shape)), tensor.dtype.name)
+                    key = (
+                        "gradient",
+                        path_of(source).partition(":")[0],
+                        tuple(map(int, tensor.shape)),
+                        tensor.dtype.name,
+                    )
                     number = self._keys.setdefault(key, len(self._keys))
                     self._rows.append((self._native.event_count(), place[0], number))
         except Exception as error:
@@ -194,9 +199,7 @@ def _states(optimizer):
 
 def _all_variables():
     """All variables of Keras 3 and of TensorFlow that exist."""
-    resource = getattr(
-        sys.modules.get("tensorflow.python.ops.resource_variable_ops"), "BaseResourceVariable", ()
-    )
+    resource = getattr(sys.modules.get("tensorflow.python.ops.resource_variable_ops"), "BaseResourceVariable", ())
     keras = getattr(sys.modules.get("keras.src.backend.common.variables"), "Variable", ())
     wrapped, plain = [], []
     for thing in gc.get_objects():
