@@ -22,12 +22,13 @@ def test_the_forecast_is_what_its_script_takes(words, tolerance, tmp_path):
     path = tmp_path / "train.py"
     done = run_peakmem("predict", "--device", "cpu", "--steps", "3", "--json", "-", "--save-script", path, *words)
     assert done.code == 0, done.err
-    printed, _ = measured(sys.executable, path)
-    real = int(printed.split("max_rss")[1])
+    printed, real = measured(sys.executable, path)
     forecast = done.json
     assert forecast["schema"] == "peakmem/cpu-forecast/1"
     assert forecast["workload"]["training"]
     assert forecast["host"]["peak_rss"] == pytest.approx(real, rel=tolerance)
+    at_exit = sum(part["bytes"] for part in forecast["host"]["parts"] if part["name"] == "at exit")
+    assert forecast["host"]["peak_rss"] - at_exit == pytest.approx(int(printed.split("max_rss")[1]), rel=tolerance)
     assert "resident at the peak" in done.err
 
 

@@ -159,9 +159,9 @@ def host_of(ended: Ended, main: dict[str, Any], plan: Run, forecast: Forecast) -
     """The host's side of the run that went furthest."""
     from peakmem.forecast.host_side import host_side
     from peakmem.host.cuda_driver import driver_memory
-    from peakmem.session.spared import remember_compiler_size
+    from peakmem.session.spared import remember_sizes
 
-    remember_compiler_size(main)
+    remember_sizes(main)
     if ended.taped is None:
         return None
     lazy = os.environ.get("CUDA_MODULE_LOADING", "LAZY") != "EAGER"

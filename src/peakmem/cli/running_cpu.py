@@ -23,6 +23,7 @@ from peakmem.session.command import interpreter, resolve
 from peakmem.session.failing import nothing_seen_on_cpu
 from peakmem.session.launching_cpu import CpuRun, launch_on_cpu
 from peakmem.session.running import Ended, Question
+from peakmem.session.spared import known_compiler_sizes, known_exit_sizes, remember_sizes
 from peakmem.units import parse_size
 
 _OF_CARDS = {
@@ -90,7 +91,13 @@ def plan_on_cpu(options: RunOptions) -> CpuRun:
     return CpuRun(
         command=command,
         facts=probe_cpu(interpreter(command)),
-        question=Question(steps=checked_steps(options.steps), no_weights=options.no_weights),
+        question=Question(
+            steps=checked_steps(options.steps),
+            no_weights=options.no_weights,
+            late_compiler=True,
+            compiler_sizes=known_compiler_sizes(),
+            exit_sizes=known_exit_sizes(),
+        ),
         timeout=options.timeout,
     )
 
@@ -123,6 +130,7 @@ def forecast_on_cpu(
     recording = ended.outcome.main()
     if recording is None:
         raise nothing_seen_on_cpu(ended, plan.command, timeout=plan.timeout)
+    remember_sizes(recording)
     stopped_early = ended.interrupted or ended.timed_out
     forecast = build_cpu_forecast(
         recording,

@@ -42,12 +42,12 @@ def build_cpu_forecast(
         exit_code: of the command.
         seconds: wall time.
     """
-    highest, own = recording["highest"], recording["own"]
-    peak = highest["resident"] - own
+    highest = recording["highest"]
+    peak = highest["resident"] - _too_much(recording)
     step = highest["step"] if highest["step"] < len(recording["steps"]) else None
     own_peak = max(ended_peak, next((one.rss for one in processes if one.pid == recording["pid"]), 0))
     parts, phase = _parts(recording, peak), highest["phase"]
-    leaving = _at_exit(recording, own_peak)
+    leaving = _at_exit(recording)
     if sum(part.bytes for part in leaving) > peak:
         parts, phase, step = leaving, "exit", None
         peak = sum(part.bytes for part in parts)
@@ -90,10 +90,15 @@ def build_cpu_forecast(
     )
 
 
+def _too_much(recording: dict[str, Any]) -> int:
+    """By how much more the watched process holds than the script alone: peakmem, but for what it has left out."""
+    return int(recording["own"]) - int(recording["compiler"]["left_out"])
+
+
 def _parts(recording: dict[str, Any], peak: int) -> tuple[HostPart, ...]:
     highest = recording["highest"]
     base, live = recording["base"], highest["live"]
-    outside = highest["outside"] - recording["own"] - base
+    outside = highest["outside"] - _too_much(recording) - base
     held = peak - live - base - outside
     return (
         HostPart(
@@ -118,21 +123,21 @@ def _parts(recording: dict[str, Any], peak: int) -> tuple[HostPart, ...]:
     )
 
 
-def _at_exit(recording: dict[str, Any], own_peak: int) -> tuple[HostPart, ...]:
+def _at_exit(recording: dict[str, Any]) -> tuple[HostPart, ...]:
     """What the process takes at its very end: the libraries of the CUDA build touch 124 MiB when they are unloaded.
 
-    The watched process really does that, so it shows in its own highest resident memory. What is left of the tensors
-    then, and of the heap that they lay in, its books tell as their last.
+    What is then left of the tensors, and of the heap that they lay in, the books tell as their last.
     """
-    end, left = recording["end"], recording["left"]
-    if left is None or own_peak <= end["highest"]:
+    left = recording["left"]
+    touched = left and (recording["exit_touched"] if left["touched"] is None else left["touched"])
+    if not touched:
         return ()
     base = recording["base"]
     return (
         HostPart(name="libraries", bytes=base, source="measured", note="Python and torch, as imported"),
         HostPart(
             name="loaded later",
-            bytes=recording["outside"] - recording["own"] - base,
+            bytes=recording["outside"] - _too_much(recording) - base,
             source="measured",
             note="modules, kernels' code, MKL's buffers",
         ),
@@ -143,20 +148,18 @@ def _at_exit(recording: dict[str, Any], own_peak: int) -> tuple[HostPart, ...]:
             source="counted",
             note="free, but kept by malloc",
         ),
-        HostPart(
-            name="at exit", bytes=own_peak - end["resident"], source="measured", note="touched when libraries unload"
-        ),
+        HostPart(name="at exit", bytes=touched, source="measured", note="touched when libraries unload"),
     )
 
 
 def _steps(recording: dict[str, Any]) -> tuple[HostStep, ...]:
-    own = recording["own"]
+    too_much = _too_much(recording)
     return tuple(
         HostStep(
             index=index,
-            peak_rss=max(step["phases"].values()) - own,
-            end_rss=step["end"] - own,
-            phases={name: size - own for name, size in step["phases"].items()},
+            peak_rss=max(step["phases"].values()) - too_much,
+            end_rss=step["end"] - too_much,
+            phases={name: size - too_much for name, size in step["phases"].items()},
         )
         for index, step in enumerate(recording["steps"])
     )
@@ -173,7 +176,7 @@ def _course(recording: dict[str, Any]) -> HostCourse | None:
     steps[steps >= len(recording["steps"])] = -1
     return HostCourse(
         event=tuple(events.tolist()),
-        rss=tuple((rows[chosen, 2] - recording["own"]).tolist()),
+        rss=tuple((rows[chosen, 2] - _too_much(recording)).tolist()),
         tensors=tuple(rows[chosen, 1].tolist()),
         step=tuple(steps.tolist()),
     )

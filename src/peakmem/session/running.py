@@ -41,6 +41,7 @@ class Question:
     build_on_device: bool = False
     late_compiler: bool = False
     compiler_sizes: Mapping[str, int] | None = None
+    exit_sizes: Mapping[str, int] | None = None
     no_initial_values: bool = False
     no_weights: bool = False
     assume: str = ""

@@ -1,6 +1,6 @@
-"""What PyTorch's compiler was seen to hold on the host, kept from run to run.
+"""What runs do without once they know what it takes on the host, and which a forecast counts all the same.
 
-Runs of `peakmem predict` do without it; their host's side counts it all the same, since a script would have loaded it.
+PyTorch's compiler, which a script's first optimizer loads; and the unloading of the libraries at a process's end.
 """
 
 from __future__ import annotations
@@ -15,24 +15,40 @@ import platformdirs
 
 
 def known_compiler_sizes() -> dict[str, int]:
-    """Bytes by what it hangs on (`session/inside/compiler.py`)."""
+    """Bytes that the compiler holds, by what it hangs on (`session/inside/compiler.py`)."""
+    return _known("compiler-sizes.json")
+
+
+def known_exit_sizes() -> dict[str, int]:
+    """Bytes of files that unloading makes resident, by what it hangs on (`host/native/control.h`)."""
+    return _known("exit-sizes.json")
+
+
+def remember_sizes(recording: Mapping[str, Any]) -> None:
+    """Keep what a run has found out, if it did."""
+    spared = (recording.get("host") or {}).get("spared") or {}  # of a run on the virtual GPU
+    _remember("compiler-sizes.json", spared.get("compiler_with"), spared.get("compiler"))
+    compiler = recording.get("compiler") or {}  # of one on the CPU
+    _remember("compiler-sizes.json", compiler.get("with"), compiler.get("size"))
+    _remember("exit-sizes.json", recording.get("exit_with"), (recording.get("left") or {}).get("touched"))
+
+
+def _known(name: str) -> dict[str, int]:
     try:
-        found = json.loads(_path().read_text(encoding="utf-8"))
+        found = json.loads(_path(name).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return {key: size for key, size in found.items() if isinstance(size, int)} if isinstance(found, dict) else {}
 
 
-def remember_compiler_size(recording: Mapping[str, Any]) -> None:
-    """Keep what a run has found out, if it did."""
-    spared = (recording.get("host") or {}).get("spared") or {}
-    key, known = spared.get("compiler_with"), known_compiler_sizes()
-    if not key or key in known:
+def _remember(name: str, key: str | None, size: int | None) -> None:
+    known = _known(name)
+    if not key or size is None or key in known:
         return
     with suppress(OSError):  # the next run looks again
-        _path().parent.mkdir(parents=True, exist_ok=True)
-        _path().write_text(json.dumps(known | {key: int(spared["compiler"])}, indent=1), encoding="utf-8")
+        _path(name).parent.mkdir(parents=True, exist_ok=True)
+        _path(name).write_text(json.dumps(known | {key: size}, indent=1), encoding="utf-8")
 
 
-def _path() -> Path:
-    return Path(platformdirs.user_cache_dir("peakmem", appauthor=False)) / "compiler-sizes.json"
+def _path(name: str) -> Path:
+    return Path(platformdirs.user_cache_dir("peakmem", appauthor=False)) / name

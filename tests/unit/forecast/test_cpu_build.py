@@ -32,9 +32,11 @@ def recording(**changes: Any) -> dict[str, Any]:
         "steady": True,
         "base": 220 * MIB,
         "own": 2 * MIB,
+        "compiler": {"with": "", "size": 0, "left_out": 0},
         "outside": 312 * MIB,
         "end": {"resident": 320 * MIB, "highest": 350 * MIB},
-        "left": {"live": 0, "mapped": 0, "heap": 0},
+        "left": {"live": 0, "mapped": 0, "heap": 0, "touched": 0},
+        "exit_touched": None,
         "at_fork": 0,
         "highest": {
             "resident": 602 * MIB, "live": 250 * MIB, "outside": 312 * MIB, "step": 0, "phase": "backward",
@@ -74,24 +76,41 @@ def test_the_parts_close_the_sum_without_what_peakmem_takes_itself() -> None:
     assert host.course.step == (0, 0, 0, -1)
 
 
+def test_the_compiler_that_was_left_out_counts_as_loaded() -> None:
+    with_it = forecast(recording(compiler=LEFT_OUT)).host
+    assert with_it.peak_rss == 670 * MIB
+    assert {part.name: part.bytes // MIB for part in with_it.parts}["loaded later"] == 160
+    assert with_it.steps[0].peak_rss == 668 * MIB
+    small = recording(compiler=LEFT_OUT, highest=SMALL, left=left(touched=120))
+    assert forecast(small).host.peak_rss == (310 + 70 + 120) * MIB
+
+
+def left(live: int = 0, mapped: int = 0, heap: int = 0, *, touched: int | None) -> dict[str, int | None]:
+    return {"live": live * MIB, "mapped": mapped * MIB, "heap": heap * MIB, "touched": touched and touched * MIB}
+
+
+LEFT_OUT = {"with": "2.13 3.11 ", "size": 70 * MIB, "left_out": 70 * MIB}
+SMALL = {"resident": 322 * MIB, "live": 2 * MIB, "outside": 312 * MIB, "step": 0, "phase": "forward"}
+
+
 def test_libraries_that_unload_at_the_end_may_be_the_peak() -> None:
-    small = recording(
-        highest={"resident": 322 * MIB, "live": 2 * MIB, "outside": 312 * MIB, "step": 0, "phase": "forward"}
-    )
-    host = forecast(small, processes=(process(7, 440 * MIB, 0, 9),)).host
-    assert host.peak_rss == (310 + 440 - 320) * MIB
+    host = forecast(recording(highest=SMALL, left=left(touched=120))).host
+    assert host.peak_rss == (310 + 120) * MIB
     assert sum(part.bytes for part in host.parts) == host.peak_rss
     assert (host.phase, host.step) == ("exit", None)
-    assert forecast(small, processes=(process(7, 350 * MIB, 0, 9),)).host.peak_rss == 320 * MIB
+    assert forecast(recording(highest=SMALL, left=left(touched=5))).host.peak_rss == 320 * MIB
+
+
+def test_what_was_not_unloaded_counts_as_it_was_seen_before() -> None:
+    known = recording(highest=SMALL, left=left(touched=None), exit_touched=120 * MIB)
+    assert forecast(known).host.peak_rss == (310 + 120) * MIB
+    assert forecast(recording(highest=SMALL, left=None, exit_touched=120 * MIB)).host.phase == "forward"
 
 
 def test_what_is_left_of_tensors_at_the_end_adds_to_what_libraries_touch() -> None:
-    kept = recording(left={"live": 200 * MIB, "mapped": 60 * MIB, "heap": 190 * MIB})
-    host = forecast(kept, processes=(process(7, 490 * MIB, 0, 9),)).host
-    assert host.peak_rss == (310 + 250 + 490 - 320) * MIB
+    host = forecast(recording(left=left(200, 60, 190, touched=170))).host
+    assert host.peak_rss == (310 + 250 + 170) * MIB
     assert {part.name: part.bytes // MIB for part in host.parts}["heap held"] == 50
-    unknown = forecast(recording(left=None), processes=(process(7, 490 * MIB, 0, 9),)).host
-    assert (unknown.peak_rss, unknown.phase) == (600 * MIB, "backward")
 
 
 def test_the_verdict_goes_by_the_memory_that_there_is() -> None:

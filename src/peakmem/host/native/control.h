@@ -49,8 +49,10 @@ uint64_t peakmem_host_resident(uint64_t address, uint64_t size);
 uint64_t peakmem_host_course(const struct peakmem_host_row **rows);
 /* Lets oneDNN's primitives be skipped with one thread too; 0 where there is no way to. PyTorch must be loaded. */
 int peakmem_host_redirect_onednn(void);
-/* When the process ends, as the last of all, `live`, `mapped` and `heap` of then are written to this file, as JSON. */
-void peakmem_host_tell_at_end(const char *path);
+/* When main is over, `live`, `mapped` and `heap` of then are written to this file, as JSON; with `leave` the process
+ * then ends at once. Without it, libraries are unloaded as ever, and `touched` is written too: bytes of their files that
+ * became resident by that. */
+void peakmem_host_tell_at_end(const char *path, int leave);
 /* Which of the stand-ins were used: names separated by blanks. */
 int peakmem_host_report(char *out, int n);
 

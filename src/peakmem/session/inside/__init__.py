@@ -26,7 +26,7 @@ def start():
 
     from . import stopping
 
-    stopping.install()
+    stopping.install(leave=config.device != "cpu")  # the CPU's library looks at what follows
     watches: list = []
     kerases: list = []
 
@@ -41,11 +41,13 @@ def start():
             from . import cpu
 
             cpu.install(torch, config)
-            return
-        from . import compiler, watching
+        else:
+            from . import watching
 
-        watched(watching.install(torch, config))
+            watched(watching.install(torch, config))
         if config.late_compiler:
+            from . import compiler
+
             compiler.load_late(torch)
 
     def watch_tensorflow(framework):

@@ -33,6 +33,12 @@ def load_late(torch):
     _standing_in.append(later)
 
 
+def key_of(torch):
+    """What sizes hang on that are kept from run to run: the versions, and what else is loaded."""
+    beside = ",".join(name for name in _BESIDE if name in sys.modules)
+    return f"{torch.__version__} {sys.version_info[0]}.{sys.version_info[1]} {beside}"
+
+
 def left_out(torch, known, resident):
     """By how much more would be resident with the compiler loaded, which the script would have loaded for real.
 
@@ -47,8 +53,7 @@ def left_out(torch, known, resident):
     """
     if known is None or not _standing_in or _standing_in[0].loaded:
         return None
-    beside = ",".join(name for name in _BESIDE if name in sys.modules)
-    key = f"{torch.__version__} {sys.version_info[0]}.{sys.version_info[1]} {beside}"
+    key = key_of(torch)
     if key not in known:
         before = resident()
         try:

@@ -18,6 +18,7 @@ class Settings:
         build_on_device: whether parameters are made on the GPU straight away.
         late_compiler: whether PyTorch's compiler is loaded only when something asks for it.
         compiler_sizes: what it was seen to hold, as `compiler.left_out` has it; None: nobody asks.
+        exit_sizes: what was seen to be touched when libraries are unloaded, by `compiler.key_of`; None: nobody asks.
         no_initial_values: whether initial values that a model draws on the host are left out.
         no_weights: whether `from_pretrained` and its like build from a configuration alone.
         changes: training settings that are changed, as `changes.py` reads them.
@@ -34,6 +35,7 @@ class Settings:
     build_on_device: bool = False
     late_compiler: bool = False
     compiler_sizes: "dict[str, int] | None" = None
+    exit_sizes: "dict[str, int] | None" = None
     no_initial_values: bool = False
     no_weights: bool = False
     assume: str = ""

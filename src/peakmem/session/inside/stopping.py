@@ -20,9 +20,13 @@ class EnoughSeen(SystemExit):
         super().__init__(0)
 
 
-def install():
-    """Be the first to ask for an exit handler, so that ours is the last to run."""
-    atexit.register(_leave)
+def install(*, leave):
+    """Be the first to ask for an exit handler, so that ours is the last to run.
+
+    `leave`: whether the process ends with it.
+    """
+    if leave:
+        atexit.register(_leave)
 
 
 def _leave():

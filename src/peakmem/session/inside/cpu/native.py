@@ -63,7 +63,7 @@ class Native:
             library.peakmem_host_zero.restype = None
             library.peakmem_host_zero.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
             library.peakmem_host_tell_at_end.restype = None
-            library.peakmem_host_tell_at_end.argtypes = [ctypes.c_char_p]
+            library.peakmem_host_tell_at_end.argtypes = [ctypes.c_char_p, ctypes.c_int]
             library.peakmem_host_course.restype = ctypes.c_uint64
             library.peakmem_host_course.argtypes = [ctypes.POINTER(ctypes.POINTER(_Row))]
         except AttributeError as error:
@@ -80,9 +80,9 @@ class Native:
         """This thread's switch: kernels are skipped while its `value` is 1."""
         return self._library.peakmem_host_skip().contents
 
-    def tell_at_end(self, path):
-        """Have what is left of the blocks written to a file as the process's last act."""
-        self._library.peakmem_host_tell_at_end(os.fsencode(path))
+    def tell_at_end(self, path, *, leave):
+        """Have what is left of the blocks when Python is gone written to a file; `leave`: end the process with that."""
+        self._library.peakmem_host_tell_at_end(os.fsencode(path), leave)
 
     def read(self):
         """What the books say now."""

@@ -1,13 +1,12 @@
 """Watches one process that trains on the CPU: its optimizer steps, its resident memory, its end."""
 
-import functools
 import importlib
 import os
 import threading
 import time
 import weakref
 
-from .. import stopping
+from .. import compiler, stopping
 from ..ending import Ending
 from ..recording import FORMAT
 from ..steps import StepClock, watch_new_optimizers
@@ -62,6 +61,7 @@ class CpuWatch(Ending):
         self._base = 0
         self._own = 0
         self._at_fork = 0
+        self._compiler = {"with": "", "size": 0, "left_out": 0}
 
     def install(self):
         """Hook into torch; from here on large kernels are skipped."""
@@ -76,8 +76,7 @@ class CpuWatch(Ending):
         optimizer = importlib.import_module("torch.optim.optimizer")
         optimizer.register_optimizer_step_pre_hook(self._before_optimizer)
         optimizer.register_optimizer_step_post_hook(self._after_optimizer)
-        made = functools.partial(self.enter, "forward")
-        watch_new_optimizers(torch.optim.Optimizer, self.clock, self._optimizers, made)
+        watch_new_optimizers(torch.optim.Optimizer, self.clock, self._optimizers, self._optimizer_made)
         variable = torch.autograd.Variable
         variable._execution_engine = _Engine(variable._execution_engine, self)
         self.watch_the_end()
@@ -119,6 +118,20 @@ class CpuWatch(Ending):
         self.native.reset_peak()
         self.phase = phase
         self._marks.append((state.events, phase, len(self.clock.steps)))
+
+    def _optimizer_made(self):
+        if not self._compiler["with"]:
+            self._leave_compiler_out()
+        self.enter("forward")
+
+    def _leave_compiler_out(self):
+        """The script would have loaded the compiler for its first optimizer; if nobody knows what it takes, it is."""
+        known = self.settings.compiler_sizes
+        left_out = compiler.left_out(self.torch, known, _resident)
+        if left_out is not None:
+            key, size = left_out
+            self._compiler = {"with": key, "size": size, "left_out": size if key in known else 0}
+            self.native.look()
 
     def backward_done(self):
         """A backward pass of the main program ended."""
@@ -162,8 +175,10 @@ class CpuWatch(Ending):
         self.native.look()
         self.enter("other")
         self._roles.at_peak(self.native)
-        self.native.tell_at_end(self.writer.at_end())
-        self.writer.recording(plain(self._describe(reason)))
+        key = compiler.key_of(self.torch)
+        touched = (self.settings.exit_sizes or {}).get(key)
+        self.writer.recording(plain({**self._describe(reason), "exit_with": key, "exit_touched": touched}))
+        self.native.tell_at_end(self.writer.at_end(), leave=touched is not None)
 
     def _describe(self, reason):
         torch = self.torch
@@ -184,6 +199,7 @@ class CpuWatch(Ending):
             "base": self._base,
             "own": self._own,
             "outside": state.outside,
+            "compiler": self._compiler,
             "end": _resident_and_highest(),
             "highest": self._highest,
             "steps": self._steps,
