@@ -147,6 +147,12 @@ def holders(replay: Replay, moment: int, describer: Describer | None = None) -> 
 
 
 _NUMBER = re.compile(r"(?<![^. ])\d+(?=\.|$| )")
+_KERAS_NUMBER = re.compile(r"(?<=_)\d+(?=/|$|_| )")
+
+
+def any_layer(path: str) -> str:
+    """A path of Keras, which has slashes, with a star for the number of each layer: `encoder_*/dense_*`."""
+    return _KERAS_NUMBER.sub("*", path) if "/" in path else path
 
 
 def alike(found: list[Holder]) -> list[Holder]:
@@ -156,7 +162,7 @@ def alike(found: list[Holder]) -> list[Holder]:
     """
     groups: dict[tuple[Role, str, str, str, tuple[int, ...], str], list[Holder]] = {}
     for holder in found:
-        name, module = _NUMBER.sub("*", holder.name), _NUMBER.sub("*", holder.module)
+        name, module = (any_layer(_NUMBER.sub("*", text)) for text in (holder.name, holder.module))
         groups.setdefault((holder.role, name, module, holder.line, holder.shape, holder.dtype), []).append(holder)
     made = [
         members[0]

@@ -29,7 +29,6 @@ COPIED = "copied from the host"
 TRIED_OUT = "plans tried out"
 _ORDER = ("parameter", "optimizer_state", "gradient", "buffer")
 _CONVOLUTION = re.compile(r"Conv|Fused")
-_NUMBER = re.compile(r"_\d+$")
 
 
 class TensorflowAttribution:
@@ -44,7 +43,7 @@ class TensorflowAttribution:
         self._backward_starts = self._first_backwards()
         self._runs = self._number_runs()
         self._notes: dict[int, Note] = {}
-        self._parameters: dict[tuple[tuple[int, ...], str], list[str]] = {}
+        self._parameters: dict[tuple[str, tuple[int, ...]], list[str]] = {}
         self._read_notes(recording["tensorflow"]["notes"])
 
     def of(self, life: Life) -> list[Owner]:
@@ -93,11 +92,8 @@ class TensorflowAttribution:
 
     def _gradient(self, made: Operator, shape: tuple[int, ...]) -> str:
         """The name of the parameter, if the layer has but one of this shape."""
-        for part in reversed(made.module.split("/")):
-            found = self._parameters.get((shape, part)) or self._parameters.get((shape, _NUMBER.sub("", part)))
-            if found:
-                return found[0] if len(found) == 1 else made.name
-        return made.name
+        found = self._parameters.get((made.module, shape), ())
+        return found[0] if len(found) == 1 else made.name
 
     # ------------------------------------------------------------------ tables
 
@@ -113,8 +109,7 @@ class TensorflowAttribution:
                 self._notes[life.number] = note
         for note in keys:
             if note.role == "parameter":
-                for part in note.name.split("/")[:-1]:
-                    self._parameters.setdefault((note.shape, part), []).append(note.name)
+                self._parameters.setdefault((note.name.rpartition("/")[0], note.shape), []).append(note.name)
 
     def _first_backwards(self) -> dict[int, int]:
         """For each step the first event of its backward pass."""

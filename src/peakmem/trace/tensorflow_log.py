@@ -9,6 +9,7 @@ layer `dense_1`. TensorFlow puts functions into one another (the first part) and
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -78,6 +79,7 @@ class TensorflowLog:
         self._names: list[str] = told["chunk_names"]
         phases = told["phases"]
         self._backward, self._optimizer = frozenset(phases["backward"]), frozenset(phases["optimizer"])
+        self._layers: dict[str, str] = told["layers"]
         self._known: dict[int, Operator] = {}
 
     def operator(self, event: int) -> Operator:
@@ -85,7 +87,8 @@ class TensorflowLog:
         number = int(self.chunks["op"][event])
         found = self._known.get(number)
         if found is None:
-            found = self._known[number] = read_operator(self._names[number], self._backward, self._optimizer)
+            found = read_operator(self._names[number], self._backward, self._optimizer, self._layers)
+            self._known[number] = found
         return found
 
     def runs(self, event: int) -> bool:
@@ -115,13 +118,16 @@ def read_shape(text: str) -> tuple[int, ...]:
     return shape if all(shape) else ()  # copies say [0] of whatever they copy
 
 
-def read_operator(text: str, backward: frozenset[str], optimizer: frozenset[str]) -> Operator:
+def read_operator(
+    text: str, backward: frozenset[str], optimizer: frozenset[str], layers: Mapping[str, str]
+) -> Operator:
     """Read "name:type".
 
     Args:
         text: as the virtual GPU has it from TensorFlow.
         backward: names of operators that were made while gradients were taken.
         optimizer: names of operators that were made while an optimizer was applied.
+        layers: paths of layers by the scopes in which their operators were made.
     """
     name, colon, kind = text.rpartition(":")
     if not colon:
@@ -134,7 +140,7 @@ def read_operator(text: str, backward: frozenset[str], optimizer: frozenset[str]
     phase = _phase(own, kind, backward, optimizer)
     if not phase and (in_function or "/" in own):
         phase = "forward"
-    return Operator(name=own, type=kind, phase=phase, module=_module(own, phase))
+    return Operator(name=own, type=kind, phase=phase, module=_module(own, phase, layers))
 
 
 def plain_name(name: str) -> tuple[str, bool]:
@@ -162,11 +168,16 @@ def _phase(name: str, kind: str, backward: frozenset[str], optimizer: frozenset[
     return ""
 
 
-def _module(name: str, phase: str) -> str:
-    """The layer: all but the last part of the name; of a gradient all but the operator that it is of as well."""
+def _module(name: str, phase: str, layers: Mapping[str, str]) -> str:
+    """The layer; where none tells of its names: all but the last part, and of a gradient the one before it as well."""
     parts = name.split("/")
-    if phase == "backward" and parts[0] in ("gradient_tape", "gradients"):
-        return "/".join(parts[1:-2]) if len(parts) > 3 else "/".join(parts[1:-1])
     if phase == "optimizer":
         return parts[0] if len(parts) > 1 else ""
-    return "/".join(parts[:-1])
+    taken = phase == "backward" and parts[0] in ("gradient_tape", "gradients")
+    if taken:
+        parts = parts[1:]
+    for count in range(len(parts) - 1, 0, -1):
+        known = layers.get("/".join(parts[:count]))
+        if known is not None:
+            return known
+    return "/".join(parts[:-2] if taken and len(parts) > 2 else parts[:-1])

@@ -29,6 +29,7 @@ class Training:
         self._next = START
         self.contexts: list[tuple[int, str, str]] = [(0, "", "")]
         self.phases: dict[str, list[str]] = {"backward": [], "optimizer": []}
+        self.layers = {"net_1": "net", "net_1/dense_1": "net/dense"}
         self.context = self.thread = 0
 
     @property
@@ -93,6 +94,7 @@ class Training:
                 "regions": np.asarray(self._regions, dtype=REGION).tobytes(),
                 "notes": {"keys": list(self._keys), "rows": self._notes},
                 "phases": self.phases,
+                "layers": self.layers,
                 "failure": "",
                 "growth": True,
                 "roles": {},

@@ -60,8 +60,11 @@ def test_names_lose_what_tensorflow_put_around_them(name: str, own: str, called:
 @pytest.mark.parametrize(
     ("text", "phase", "module"),
     [
-        ("StatefulPartitionedCall/net_1/conv_1/Relu:_FusedConv2D", "forward", "net_1/conv_1"),
-        ("StatefulPartitionedCall/gradient_tape/net_1/conv_1/MatMul/MatMul_1:MatMul", "backward", "net_1/conv_1"),
+        ("StatefulPartitionedCall/net_1/dense_1/Relu:Relu", "forward", "net/dense"),
+        ("StatefulPartitionedCall/net_1/dense_1_2/norm/mul/Mul:Mul", "forward", "net/dense_1"),
+        ("StatefulPartitionedCall/gradient_tape/net_1/dense_1_2/MatMul/MatMul:MatMul", "backward", "net/dense_1"),
+        ("StatefulPartitionedCall/other_1/conv_1/Relu:_FusedConv2D", "forward", "other_1/conv_1"),
+        ("StatefulPartitionedCall/gradient_tape/other_1/conv_1/MatMul/MatMul_1:MatMul", "backward", "other_1/conv_1"),
         ("gradients/loss/Mul:Mul", "backward", "loss"),
         ("StatefulPartitionedCall/AddN:AddN", "backward", ""),
         ("StatefulPartitionedCall/adam/Sub_2:Sub", "optimizer", "adam"),
@@ -70,16 +73,17 @@ def test_names_lose_what_tensorflow_put_around_them(name: str, own: str, called:
     ],
 )
 def test_operators_tell_phase_and_layer(text: str, phase: str, module: str) -> None:
-    found = read_operator(text, frozenset({"AddN"}), frozenset({"adam/Sub_2"}))
+    layers = {"net_1": "net", "net_1/dense_1": "net/dense", "net_1/dense_1_2": "net/dense_1"}
+    found = read_operator(text, frozenset({"AddN"}), frozenset({"adam/Sub_2"}), layers)
     assert (found.phase, found.module) == (phase, module)
     assert not found.is_copy
 
 
 def test_what_is_no_operator_is_a_copy_and_a_call_that_takes_chunks_is_compiled() -> None:
-    assert read_operator("_EagerConst", NONE, NONE).is_copy
-    assert read_operator("IteratorGetNext/_2:_Recv", NONE, NONE).is_copy
-    assert not read_operator("", NONE, NONE).is_copy
-    assert read_operator("StatefulPartitionedCall:StatefulPartitionedCall", NONE, NONE).type == XLA
+    assert read_operator("_EagerConst", NONE, NONE, {}).is_copy
+    assert read_operator("IteratorGetNext/_2:_Recv", NONE, NONE, {}).is_copy
+    assert not read_operator("", NONE, NONE, {}).is_copy
+    assert read_operator("StatefulPartitionedCall:StatefulPartitionedCall", NONE, NONE, {}).type == XLA
 
 
 @pytest.mark.parametrize(
@@ -190,7 +194,7 @@ def test_sums_close_and_steps_and_phases_are_there(tmp_path: Any) -> None:
     held = at_peak(trace)
     assert sum(held.roles.values()) == held.allocated == Replay(trace).peak().allocated
     assert (held.step, held.phase, held.op) == (0, "backward", "MatMul")
-    assert held.module == "net_1/dense_1"
+    assert held.module == "net/dense"
     replay = Replay(trace)
     assert replay.timeline.reserved.max() == 2**22
     assert replay.timeline.reserved[-1] == 2**21

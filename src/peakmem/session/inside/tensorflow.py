@@ -83,6 +83,7 @@ class TensorflowWatch(Ending):
                 return
         except AttributeError:  # tf_keras, Keras 2
             pass
+        self._phases.watch_layers()
         for name in ("Optimizer", "LossScaleOptimizer"):
             self._watch_optimizers(getattr(getattr(keras, "optimizers", None), name, None))
 
@@ -268,6 +269,7 @@ class TensorflowWatch(Ending):
                 "regions": self._native.regions() if self._settings.record else b"",
                 "notes": plain(self._variables.table()),
                 "roles": plain(self._variables.sums()),
+                "layers": plain(self._phases.layers),
                 "phases": {name: sorted(names) for name, names in self._phases.names.items()},
             },
         }

@@ -1,4 +1,4 @@
-"""Which operators of TensorFlow belong to the backward pass and to the optimizer.
+"""Which operators of TensorFlow belong to the backward pass, to the optimizer, and to which layer of Keras.
 
 While a `tf.function` is traced, operators are made under names; what is made within `GradientTape.gradient` is the
 backward pass, what is made while an optimizer is applied is the optimizer's. Outside of functions operators run as they
@@ -16,6 +16,8 @@ class Phases:
 
     Attributes:
         names: for "backward" and "optimizer" the names of the operators that were made then.
+        layers: for scopes of names, in which operators are made, the path of the layer that opened it. TensorFlow
+            numbers a scope that is opened again, so that `dense_1` can be the second one of a layer `dense`.
     """
 
     def __init__(self, tensorflow, contexts, on_gradients):
@@ -27,6 +29,7 @@ class Phases:
         """
         self._on_gradients = on_gradients
         self.names: dict = {"backward": set(), "optimizer": set()}
+        self.layers: dict = {}
         self._tf = tensorflow
         self._contexts = contexts
         self._graph = importlib.import_module("tensorflow.python.framework.ops").get_default_graph
@@ -35,6 +38,27 @@ class Phases:
         """Watch gradient tapes."""
         tape = self._tf.GradientTape
         tape.gradient = self._around(tape.gradient)
+
+    def watch_layers(self):
+        """Watch the scopes that layers of Keras 3 open for the names of their operators."""
+        try:
+            scopes = importlib.import_module("keras.src.backend.tensorflow.core").name_scope
+            enter = scopes.__enter__
+        except (ImportError, AttributeError):  # another Keras
+            return
+        current = importlib.import_module("tensorflow.python.framework.ops").get_name_scope
+        phases = self
+
+        @functools.wraps(enter)
+        def __enter__(self):
+            entered = enter(self)
+            caller = getattr(self, "caller", None)
+            path = getattr(caller, "path", None) or getattr(caller, "name", None)
+            if path and len(phases.layers) < MOST_NAMES and not phases._tf.executing_eagerly():
+                phases.layers[current()] = str(path)
+            return entered
+
+        scopes.__enter__ = __enter__
 
     def _around(self, original):
         phases = self
