@@ -9,7 +9,9 @@ from pathlib import Path
 
 from peakmem.errors import PeakmemError
 from peakmem.host.library import CpuFacts, environment
-from peakmem.vgpu.build import Library, ensure_library
+from peakmem.vgpu.build import ensure_library
+from peakmem.vgpu.compiling import Library
+from peakmem.vgpu.probe import check_machine
 from peakmem.vgpu.tensorflow import look_for_tensorflow
 
 TENSORFLOW_HOST = Library(
@@ -53,12 +55,7 @@ def read_tensorflow_cpu(found: Mapping[str, object], *, python: Path) -> Tensorf
     """
     if not found.get("tensorflow"):
         raise PeakmemError(f"{python} has no tensorflow", hint=f"pip install tensorflow, into {python}")
-    if found["system"] != "Linux":
-        name = "macOS" if found["system"] == "Darwin" else found["system"]
-        raise PeakmemError(
-            f"--device cpu works on Linux only, and this is {name}",
-            hint="run peakmem in a Linux container, in WSL or on a Linux machine like the one that will train",
-        )
+    machine = check_machine(found, what="--device cpu", elsewhere="on a Linux machine like the one that will train")
     folder, version = Path(str(found["tensorflow"])), str(found.get("version") or "?")
     if not exports_allocators(folder / "libtensorflow_framework.so.2"):
         raise PeakmemError(
@@ -69,7 +66,7 @@ def read_tensorflow_cpu(found: Mapping[str, object], *, python: Path) -> Tensorf
     name, number = libc if isinstance(libc, (list, tuple)) and len(libc) == 2 else ("", "")
     return TensorflowCpuFacts(
         python=python,
-        machine=str(found["machine"]),
+        machine=machine,
         version=version,
         folder=folder,
         libc=f"{name} {number}".strip(),

@@ -34,7 +34,11 @@ def test_a_cpu_build_will_do() -> None:
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [({"tensorflow": None}, "has no tensorflow"), ({"system": "Darwin"}, "this is macOS")],
+    [
+        ({"tensorflow": None}, "has no tensorflow"),
+        ({"system": "Darwin"}, "this is macOS"),
+        ({"machine": "ppc64le"}, "this is ppc64le"),
+    ],
 )
 def test_what_can_not_be_forecast_is_said(change: dict[str, object], said: str) -> None:
     with pytest.raises(PeakmemError, match=said):
