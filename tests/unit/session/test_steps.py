@@ -99,3 +99,18 @@ def test_accumulated_gradients_show_as_backward_passes():
 )
 def test_is_steady(peaks, steady):
     assert steps.is_steady(peaks) is steady
+
+
+@pytest.mark.parametrize(
+    ("peaks", "enough"),
+    [
+        ((2937, 3047, 3047, 3064, 3484), False),
+        ((2937, 3047, 3047, 3064, 3484, 3511, 3511, 3511, 3511), False),  # the fifth and the sixth step brought more
+        ((2937, 3047, 3047, 3064, 3484, 3511, 3511, 3511, 3511, 3511), True),
+        ((700, 700, 700, 700, 700), False),
+        ((700, 720, 720, 720, 720, 720), True),
+        ((720, 720), False),
+    ],
+)
+def test_tensorflow_on_the_cpu_has_settled_after_four_steps_without_more(peaks, enough) -> None:
+    assert steps.has_settled(list(peaks)) is enough

@@ -12,7 +12,7 @@ from typing import Any
 from .. import stopping
 from ..ending import Ending
 from ..recording import FORMAT
-from ..steps import StepClock
+from ..steps import StepClock, has_settled
 from ..tensorflow_steps import Steps
 from ..writing import Writer, plain
 from .native_tensorflow import Native
@@ -84,9 +84,17 @@ class CpuTensorflowWatch(Ending):
         row["end"] = status()["VmRSS"]
         self._marks.append((state.events, "optimizer", len(self._rows)))
         self.writer.progress("step", step=len(self._rows), allocated=state.live, reserved=peak)
-        if self._clock.enough():
+        if self._enough():
             self.finish("enough")
             stopping.stop()
+
+    def _enough(self):
+        if self._settings.steps == "auto" and len(self._clock.steps) < self._settings.most_steps:
+            return self._settled()
+        return self._clock.enough()
+
+    def _settled(self):
+        return has_settled([-(-row["phases"]["other"] // _STEADY_UNIT) for row in self._rows])
 
     def _look(self):
         """The highest resident memory since the last look, bytes, and what is known of large tensors."""
@@ -128,7 +136,7 @@ class CpuTensorflowWatch(Ending):
             "oom": None,
             "seconds": time.monotonic() - self._started,
             "threads": tf.config.threading.get_intra_op_parallelism_threads() or len(os.sched_getaffinity(0)),
-            "steady": reason == "enough" and self._settings.steps == "auto" and self._clock._steady(),
+            "steady": reason == "enough" and self._settings.steps == "auto" and self._settled(),
             "base": self._base,
             "own": self._own,
             "outside": 0,
