@@ -16,7 +16,7 @@ from peakmem.host.limits import Limit
 from peakmem.host.measurement import ProcessPeak
 
 MOST_POINTS = 400
-_ROLES = ("parameter", "gradient", "optimizer state", "activation or temporary")
+ROLES = ("parameter", "gradient", "optimizer state", "activation or temporary")
 
 
 def build_cpu_forecast(
@@ -43,7 +43,7 @@ def build_cpu_forecast(
         seconds: wall time.
     """
     highest = recording["highest"]
-    peak = highest["resident"] - _too_much(recording)
+    peak = training_peak(recording)
     step = highest["step"] if highest["step"] < len(recording["steps"]) else None
     own_peak = max(ended_peak, next((one.rss for one in processes if one.pid == recording["pid"]), 0))
     parts, phase = _parts(recording, peak), highest["phase"]
@@ -62,7 +62,7 @@ def build_cpu_forecast(
         parts=parts,
         roles=tuple(
             HostPart(name=name, bytes=recording["roles"][name][0], source="counted")
-            for name in _ROLES
+            for name in ROLES
             if name in recording["roles"]
         ),
         steps=_steps(recording),
@@ -95,10 +95,21 @@ def _too_much(recording: dict[str, Any]) -> int:
     return int(recording["own"]) - int(recording["compiler"]["left_out"])
 
 
+def training_peak(recording: dict[str, Any]) -> int:
+    """The highest resident memory before the end of the process, bytes."""
+    return int(recording["highest"]["resident"]) - _too_much(recording)
+
+
+def libraries(recording: dict[str, Any]) -> tuple[int, int]:
+    """What is resident beside tensors and the heap then, bytes: as imported, and loaded later."""
+    base = int(recording["base"])
+    return base, int(recording["highest"]["outside"]) - _too_much(recording) - base
+
+
 def _parts(recording: dict[str, Any], peak: int) -> tuple[HostPart, ...]:
     highest = recording["highest"]
-    base, live = recording["base"], highest["live"]
-    outside = highest["outside"] - _too_much(recording) - base
+    live = highest["live"]
+    base, outside = libraries(recording)
     held = peak - live - base - outside
     return (
         HostPart(
