@@ -20,6 +20,7 @@ from peakmem.vgpu.tensorflow import TensorflowFacts
 if TYPE_CHECKING:
     from peakmem.forecast.host import Host
     from peakmem.forecast.model import Forecast, Range
+    from peakmem.host.cuda_libraries import LoadedLibraries
     from peakmem.trace.model import Trace
     from peakmem.trace.recorded import Recorded
 
@@ -184,7 +185,17 @@ def host_of(ended: Ended, main: dict[str, Any], plan: Run, forecast: Forecast) -
         driver=driver_memory(lazy=lazy),
         roles=forecast.roles_at_peak,
         ranks=plan.ranks_per_node,
+        libraries=_libraries_absent(plan),
     )
+
+
+def _libraries_absent(plan: Run) -> LoadedLibraries | None:
+    """CUDA's libraries, where they were not in the process."""
+    from peakmem.host.cuda_libraries import loaded_libraries
+
+    if not isinstance(plan.facts, TensorflowFacts):
+        return None
+    return loaded_libraries(plan.facts.python, plan.facts.cudnn_folder.parents[1])
 
 
 def _load_readers() -> None:

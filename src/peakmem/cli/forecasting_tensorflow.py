@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 from peakmem.forecast.build import build_forecast, failed_for_memory, used_cudnn
 from peakmem.forecast.card import Card
 from peakmem.forecast.tensorflow import with_tensorflow
+from peakmem.report.host_wording import host_rows
 from peakmem.session.command import as_typed
 from peakmem.session.failing import nothing_seen
 from peakmem.session.launching import Run, launch
 from peakmem.session.running import Ended
+from peakmem.trace.load import other_allocator
 from peakmem.trace.recorded import Recorded
+from peakmem.trace.tensorflow_recording import read_tensorflow_recording
 
 if TYPE_CHECKING:
     from peakmem.cli.forecasting import Made, Progress
@@ -42,6 +45,9 @@ def make_tensorflow_forecast(
     """
     from peakmem.cli.forecasting import Made, host_of
 
+    if plan.alloc_conf is not None:
+        raise other_allocator("--alloc-conf", "this script trains with TensorFlow")
+
     def run(changed: Run) -> tuple[Ended, Recorded]:
         ended = launch(
             changed, limited=True, on_progress=progress.line, on_line=progress.printed, on_build=progress.say
@@ -67,6 +73,8 @@ def make_tensorflow_forecast(
         again, need = run(growing)
         longest = again
         ended = replace(ended, interrupted=again.interrupted)
+    recording = (need or first).recording
+    trace = read_tensorflow_recording(recording, capacity=card.total, context=card.context)
     forecast = build_forecast(
         first,
         card=card,
@@ -75,11 +83,16 @@ def make_tensorflow_forecast(
         seconds=time.monotonic() - started,
         exit_code=0 if ended.interrupted or ended.timed_out else ended.exit_code,
         without_limit=need,
+        trace=trace,
     )
-    recording = (need or first).recording
-    forecast = replace(forecast, host=host_of(longest, recording, plan, forecast))
     forecast = with_tensorflow(forecast, first=first.recording, need=recording)
-    return Made(forecast=forecast, ended=ended, recording=recording, trace=None)
+    forecast = replace(forecast, host=host_of(longest, recording, plan, forecast))
+    if trace is not None and forecast.host is not None:
+        trace = replace(trace, meta=replace(trace.meta, host=host_rows(forecast.host)))
+    if ended.interrupted or ended.timed_out:
+        how = "interrupted" if ended.interrupted else f"stopped after {plan.timeout:g} s"
+        forecast = replace(forecast, error=None, notes=(f"{how}: this is what was seen until then", *forecast.notes))
+    return Made(forecast=forecast, ended=ended, recording=recording, trace=trace)
 
 
 def _told(recorded: Recorded) -> dict[str, Any]:

@@ -67,14 +67,14 @@ def _replay(
     from peakmem.errors import ExitCode
     from peakmem.files import check_writable, write_json
     from peakmem.report.replay_json import document, replayed_as_json
-    from peakmem.trace.load import load_trace
+    from peakmem.trace.load import load_torch_trace
     from peakmem.vgpu.probe import probe
 
     if json_target is not None:
         check_writable(json_target, force=force)
+    loaded = load_torch_trace(trace, what="peakmem replay")
     facts = probe(python)
     room = room_of(gpu, memory, cuda=facts.cuda)
-    loaded = load_trace(trace)
     confs = tuple(dict.fromkeys(alloc_confs)) or (loaded.meta.alloc_conf,)
     status = Console(stderr=True).status("replaying")
     with Replayer(loaded, facts=facts, card=room.card, device=device) as replayer, _on_terminal(status):

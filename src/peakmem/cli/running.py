@@ -73,8 +73,11 @@ def _write(made: Made, options: RunOptions) -> None:
 
 
 def _explain(made: Made, screen: Console) -> None:
-    explained = explain(made.recording, made.trace) if made.trace is not None else None
-    if explained is None:
+    framework = made.forecast.framework
+    explained = explain(made.recording, made.trace) if made.trace is not None and not framework else None
+    if framework:
+        screen.print(f" --explain counts layers of PyTorch by hand, and this is {framework}", style="dim")
+    elif explained is None:
         screen.print(" --explain: no layer with weights ran on the GPU: there is nothing to count", style="dim")
     else:
         print_explanation(explained, made.forecast, screen)

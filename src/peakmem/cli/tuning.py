@@ -23,11 +23,12 @@ from peakmem.report.tuning import Verified, print_tuning, tuning_as_json
 from peakmem.session.failing import nothing_seen
 from peakmem.session.launching import Run, alloc_conf_in_force, launch
 from peakmem.session.printed import last_words
-from peakmem.trace.load import load_trace
+from peakmem.trace.load import load_torch_trace, other_allocator
 from peakmem.trace.model import Trace
 from peakmem.trace.recording import read_recording
 from peakmem.trace.replay import Replay
 from peakmem.vgpu.probe import TorchFacts, probe
+from peakmem.vgpu.tensorflow import TensorflowFacts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -137,9 +138,9 @@ def _subject(options: TuneOptions) -> _Subject:
 
 
 def _recorded(options: TuneOptions, path: Path) -> _Subject:
+    trace = load_torch_trace(path, what="peakmem tune")
     facts = probe(options.python)
     room = room_of(options.gpu, options.memory, cuda=facts.cuda)
-    trace = load_trace(path)
     if room.capacity is None:
         replay = Replay(trace, options.device)
         room = recorded_room(trace, replay.device, reserved=int(replay.timeline.reserved[-1])) or room
@@ -158,6 +159,8 @@ def _watched(options: TuneOptions) -> _Subject:
         module=options.module,
     )
     run, card = plan_run(run_options)
+    if isinstance(run.facts, TensorflowFacts):
+        raise other_allocator("peakmem tune", "this script trains with TensorFlow")
     with RunProgress("hide", run.command) as progress:
         ended = launch(run, limited=False, on_progress=progress.line, on_build=progress.say)
         recording = ended.outcome.main()

@@ -10,6 +10,7 @@ import numpy as np
 
 from peakmem.forecast.model import Holder, Unneeded
 from peakmem.trace.attribution import KEPT, LOADED, OUTPUT
+from peakmem.trace.holders import any_layer
 from peakmem.trace.replay import Replay
 from peakmem.trace.roles import ContextKind, Role
 from peakmem.trace.where import Places
@@ -244,7 +245,7 @@ def _holder(blocks: list[_Block]) -> Holder:
 
 def _any_number(path: str) -> str:
     """A path with a star for each number in it: `layers.*.linear1`."""
-    return _NUMBER.sub("*", path)
+    return any_layer(_NUMBER.sub("*", path))
 
 
 def _line(places: Places, stack: int) -> str:

@@ -15,6 +15,7 @@ from peakmem.forecast.host import Host, HostLater, HostLoader, HostPart, HostPin
 
 if TYPE_CHECKING:
     from peakmem.host.cuda_driver import DriverMemory
+    from peakmem.host.cuda_libraries import LoadedLibraries
     from peakmem.host.tape import Taped
 
 _LOAD_COMPILER = ("torchvision", "transformers")
@@ -37,6 +38,7 @@ def host_side(
     driver: DriverMemory,
     roles: Mapping[str, int],
     ranks: int | None = None,
+    libraries: LoadedLibraries | None = None,
 ) -> Host | None:
     """What a job takes of the host.
 
@@ -47,6 +49,7 @@ def host_side(
         driver: what the driver takes in each process that uses the GPU.
         roles: what the GPU holds at its peak by role, bytes.
         ranks: processes that train on one node; None: as many as were seen.
+        libraries: those of CUDA, where stand-ins took their place.
 
     Returns:
         None where resident memory was not seen.
@@ -56,10 +59,11 @@ def host_side(
         return None
     users = [one for one in recordings if one.get("host")]
     pinned = _pinned(main)
-    parts = _parts(main, taped, pinned, driver)
+    parts = (*_parts(main, taped, pinned, driver), *_cuda_libraries(libraries))
     peak = sum(part.bytes for part in parts)
     others = _other_processes(int(main["pid"]), taped)
-    tree = max(_tree(users, taped, driver), peak + others)
+    absent = libraries.anonymous + libraries.file if libraries else 0
+    tree = max(_tree(users, taped, driver) + len(users) * absent, peak + others)
     loaders = tuple(_loader(row, taped, ended_early=main["reason"] == "enough") for row in facts["loaders"])
     seen = max(len(users), 1)
     # Workers and batches were looked at in one process; each rank has its own.
@@ -67,7 +71,7 @@ def host_side(
     seen_there = -(-taped.shm // seen) if loaders else 0
     shm = max(seen_there, sum(loader.shm for loader in loaders))
     later = _later(main, loaders, waiting=shm - _shared_now(taped), roles=roles)
-    shared = min(int(facts["end"]["file"]), tree)
+    shared = min(int(facts["end"]["file"]) + (libraries.file if libraries else 0), tree)
     counted = sum(row.bytes for row in later if row.counted)
     per_rank = -(-(tree - shared) // seen) + counted
     count = ranks or seen
@@ -128,12 +132,16 @@ def _parts(
     # The kernel's own peak may be one that nobody looked at; what it was of is not known: most likely no file's.
     anonymous += max(end["peak"] - facts["own_highest"] - (anonymous + file + shared + extra), 0)
     beside_files = max(shared + extra, 0)
+    anonymous = max(anonymous + min(shared + extra, 0), 0)  # what is peakmem's own may be more than what is shared
     held = min(pinned.bytes + pinned.registered, beside_files) if pinned else 0
     libraries = min(base.get("file", 0), file)
     interpreter = min(base.get("anonymous", 0), anonymous)
+    framework = main.get("framework", "").partition(" ")[0]
+    imported = framework.lower() or "torch"
+    mapped = f"mapped files of Python and {framework or 'PyTorch'}"
     rows = (
-        HostPart(name="libraries", bytes=libraries, source="measured", note="mapped files of Python and PyTorch"),
-        HostPart(name="interpreter", bytes=interpreter, source="measured", note="after import torch"),
+        HostPart(name="libraries", bytes=libraries, source="measured", note=mapped),
+        HostPart(name="interpreter", bytes=interpreter, source="measured", note=f"after import {imported}"),
         HostPart(
             name="objects and tensors",
             bytes=anonymous - interpreter,
@@ -152,6 +160,13 @@ def _parts(
         HostPart(name="driver", bytes=driver.size, source="estimated", note="libcuda and its context"),
     )
     return tuple(row for row in rows if row.bytes)
+
+
+def _cuda_libraries(libraries: LoadedLibraries | None) -> tuple[HostPart, ...]:
+    if libraries is None:
+        return ()
+    note = "cuBLAS and others, which a GPU's process loads; measured beside it"
+    return (HostPart(name="CUDA libraries", bytes=libraries.anonymous + libraries.file, source="measured", note=note),)
 
 
 def _spared(facts: Mapping[str, Any], *, resident: int) -> tuple[HostPart, ...]:

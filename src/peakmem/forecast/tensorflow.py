@@ -6,7 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from peakmem.forecast.model import Forecast
+from peakmem.trace.tensorflow_attribution import TRIED_OUT
 from peakmem.units import format_size
+
+WORTH_A_WORD = 0.1
+"""Plans that are tried out are told from this share of the peak on."""
 
 
 def with_tensorflow(forecast: Forecast, *, first: dict[str, Any], need: dict[str, Any]) -> Forecast:
@@ -17,14 +21,8 @@ def with_tensorflow(forecast: Forecast, *, first: dict[str, Any], need: dict[str
         first: of the run as the script is.
         need: of the run in which memory was taken as it was needed; the same where that is the script's own way.
     """
-    known = need["tensorflow"]["roles"]
     allocated = forecast.peak.allocated
-    roles = dict(forecast.roles_at_peak)
-    left = allocated
-    for role in ("parameter", "optimizer_state"):
-        roles[role] = min(known[role], left)
-        left -= roles[role]
-    roles["unattributed"] = left
+    roles = forecast.roles_at_peak or _by_variables(need["tensorflow"]["roles"], allocated)
     notes = list(forecast.notes)
     reserved = first["devices"][0]["peak"]["reserved"]
     if not first["tensorflow"]["growth"] and forecast.oom is None:
@@ -38,6 +36,32 @@ def with_tensorflow(forecast: Forecast, *, first: dict[str, Any], need: dict[str
             notes.append(
                 f"as the script is, {in_use:,} bytes are in use at the peak: larger chunks are split otherwise"
             )
+    tried = _tried_out(forecast)
+    if tried:
+        notes.append(tried)
     if forecast.oom is not None and forecast.oom.needed is not None:
         notes.append("without a limit means a card of which TensorFlow was told that it has a terabyte")
-    return replace(forecast, roles_at_peak=roles, notes=tuple(notes))
+    return replace(forecast, roles_at_peak=roles, unneeded_at_peak=(), notes=tuple(notes))
+
+
+def _tried_out(forecast: Forecast) -> str:
+    """That the peak is one of convolutions whose plans are tried out, as TensorFlow does when it first runs them."""
+    size = sum(holder.bytes for holder in forecast.holders_at_peak if holder.name.startswith(TRIED_OUT))
+    if size < WORTH_A_WORD * forecast.peak.allocated or not size:
+        return ""
+    later = max((step.allocated for step in forecast.steps[1:]), default=0)
+    steps = f"; later steps take {format_size(later)}" if later and later < forecast.peak.allocated else ""
+    return (
+        f"{format_size(size)} of the peak are workspaces of convolution plans, which TensorFlow tries out the first "
+        f"time{steps}. TF_CUDNN_WORKSPACE_LIMIT_IN_MB bounds them, TF_CUDNN_USE_AUTOTUNE=0 tries none out"
+    )
+
+
+def _by_variables(known: dict[str, int], allocated: int) -> dict[str, int]:
+    """Roles without a history of allocations: what the variables told at the end."""
+    roles = {}
+    left = allocated
+    for role in ("parameter", "buffer", "gradient", "optimizer_state"):
+        roles[role] = min(known.get(role, 0), left)
+        left -= roles[role]
+    return {**roles, "unattributed": left}

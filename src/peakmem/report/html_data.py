@@ -6,6 +6,7 @@ most allocated are kept, and the peaks always.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,6 +74,7 @@ def report_data(trace: Trace, *, title: str, device: int | None = None) -> Repor
         title=title,
         source=trace.meta.source,
         torch=trace.meta.torch,
+        framework=trace.meta.framework,
         command=" ".join(trace.meta.command),
         device=f"cuda:{replay.device} {info.name}".strip(),
         alloc_conf=trace.meta.alloc_conf,
@@ -279,7 +281,7 @@ def _path(replay: Replay, describe: Describer, allocation: int) -> list[str]:
     module, name = module_of_name(role, describe.name(allocation))
     if not module:
         module, name = describe.module(allocation), name if role in (Role.PARAMETER, Role.BUFFER) else ""
-    return [role.title, *(module.split(".") if module else []), name or line]
+    return [role.title, *(re.split("[./]", module) if module else []), name or line]
 
 
 def _prune(node: Node, smallest: float) -> None:

@@ -118,6 +118,7 @@ class ReportData:
     title: str
     source: str
     torch: str
+    framework: str
     command: str
     device: str
     alloc_conf: str

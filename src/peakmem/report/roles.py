@@ -68,12 +68,14 @@ def _holders(holders: tuple[Holder, ...]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", expand=False)
     table.add_column("largest holders", justify="right", no_wrap=True)
     table.add_column("what", overflow="fold")
-    table.add_column("made at", style="dim", overflow="fold")
+    lines = any(holder.line for holder in holders)  # TensorFlow tells of no lines
+    if lines:
+        table.add_column("made at", style="dim", overflow="fold")
     for holder in holders[:MOST_HOLDERS_SHOWN]:
-        table.add_row(format_size(holder.bytes), _what(holder), short_line(holder.line))
+        table.add_row(format_size(holder.bytes), _what(holder), *([short_line(holder.line)] if lines else []))
     rest = holders[MOST_HOLDERS_SHOWN:]
     if rest:
-        table.add_row(Text("...", style="dim"), Text(f"{len(rest)} more in --json", style="dim"), "")
+        table.add_row(Text("...", style="dim"), Text(f"{len(rest)} more in --json", style="dim"))
     return table
 
 

@@ -62,7 +62,9 @@ def statement_rows(peak: Peak, framework: str = "") -> tuple[StatementRow, ...]:
             StatementRow(
                 name="allocated", bytes=peak.allocated, remark="get_memory_info('GPU:0')['peak']", is_sum=True
             ),
-            StatementRow(name="stranded", bytes=peak.reserved - peak.active, remark="held by the allocator, but free"),
+            StatementRow(
+                name="stranded", bytes=peak.reserved - peak.active, remark="free in regions, each twice the last"
+            ),
             StatementRow(name="reserved", bytes=peak.reserved, remark="with memory growth", is_sum=True),
             *last,
         )

@@ -49,12 +49,14 @@ def module_of_name(role: Role, name: str) -> tuple[str, str]:
     """The module to which a name belongs, and what it is there.
 
     Parameters, buffers and gradients are named `MODULE.weight`, optimizer states `exp_avg of MODULE.weight`; tied
-    weights `MODULE.weight = OTHER.weight` count for the first. Other roles don't belong to a module by name.
+    weights `MODULE.weight = OTHER.weight` count for the first. Keras has slashes: `MODULE/kernel`. Other roles don't
+    belong to a module by name.
     """
     if role not in (Role.PARAMETER, Role.BUFFER, Role.GRADIENT, Role.OPTIMIZER_STATE):
         return "", name
     state, of, tensor = name.rpartition(" of ")
-    module, _, last = tensor.partition(" = ")[0].rpartition(".")
+    first = tensor.partition(" = ")[0]
+    module, _, last = first.rpartition("/" if "/" in first else ".")
     return module, f"{state}{of}{last}"
 
 
@@ -145,6 +147,12 @@ def holders(replay: Replay, moment: int, describer: Describer | None = None) -> 
 
 
 _NUMBER = re.compile(r"(?<![^. ])\d+(?=\.|$| )")
+_KERAS_NUMBER = re.compile(r"(?<=_)\d+(?=/|$|_| )")
+
+
+def any_layer(path: str) -> str:
+    """A path of Keras, which has slashes, with a star for the number of each layer: `encoder_*/dense_*`."""
+    return _KERAS_NUMBER.sub("*", path) if "/" in path else path
 
 
 def alike(found: list[Holder]) -> list[Holder]:
@@ -154,7 +162,7 @@ def alike(found: list[Holder]) -> list[Holder]:
     """
     groups: dict[tuple[Role, str, str, str, tuple[int, ...], str], list[Holder]] = {}
     for holder in found:
-        name, module = _NUMBER.sub("*", holder.name), _NUMBER.sub("*", holder.module)
+        name, module = (any_layer(_NUMBER.sub("*", text)) for text in (holder.name, holder.module))
         groups.setdefault((holder.role, name, module, holder.line, holder.shape, holder.dtype), []).append(holder)
     made = [
         members[0]

@@ -45,6 +45,30 @@ def load_trace(path: str | Path) -> Trace:
     return import_snapshot(path)
 
 
+def load_torch_trace(path: str | Path, *, what: str) -> Trace:
+    """Read a trace of PyTorch's allocator, for what works with that allocator alone.
+
+    Args:
+        path: of the trace or snapshot.
+        what: names what needs it, for instance "replay".
+
+    Raises:
+        PeakmemError: as `load_trace`, or the trace is another framework's.
+    """
+    trace = load_trace(path)
+    if trace.meta.framework:
+        raise other_allocator(what, f"{path} is a run of {trace.meta.framework}")
+    return trace
+
+
+def other_allocator(what: str, why: str) -> PeakmemError:
+    """The error that tells of requests to an allocator that is not PyTorch's."""
+    return PeakmemError(
+        f"{what} works with PyTorch's allocator and its options alone: {why}",
+        hint="for TensorFlow, peakmem run --gpu tries another card, and docs/tensorflow.md lists its settings",
+    )
+
+
 def zip_start(path: Path) -> bool:
     """Whether the file is a zip archive."""
     with path.open("rb") as stream:

@@ -52,6 +52,7 @@ class TraceMeta:
     Attributes:
         source: `recording` (a run on the virtual GPU) or `snapshot` (imported from PyTorch's own).
         torch: version of PyTorch, empty if unknown.
+        framework: the framework with its version, if it is not PyTorch.
         command: what was run, one word each; empty if unknown.
         rank: rank of the process in a distributed job, -1 if it was none.
         alloc_conf: the allocator's options as the user wrote them.
@@ -76,6 +77,7 @@ class TraceMeta:
     notes: tuple[str, ...] = ()
     created_us: int = 0
     host: tuple[HostLine, ...] = ()
+    framework: str = ""
 
 
 class Frame(NamedTuple):

@@ -9,6 +9,7 @@ import pytest
 from peakmem.forecast.host import Host
 from peakmem.forecast.host_side import host_side
 from peakmem.host.cuda_driver import DriverMemory
+from peakmem.host.cuda_libraries import LoadedLibraries
 from peakmem.host.measurement import Cost, Points, ProcessPeak
 from peakmem.host.procfs import Resident, Usage
 from peakmem.host.tape import Moment, Taped
@@ -236,3 +237,31 @@ def test_without_figures_of_the_process_there_is_nothing_to_tell() -> None:
     found = recording()
     found["host"]["end"] = {}
     assert host_side([found], found, taped(main=resident()), driver=DRIVER, roles={}) is None
+
+
+def test_tensorflow_is_named_and_libraries_that_stand_ins_replaced_come_on_top() -> None:
+    main = {**recording(), "framework": "TensorFlow 2.21.0", "torch": ""}
+    found = host_side(
+        [main], main, taped(main=resident()), driver=DRIVER, roles={},
+        libraries=LoadedLibraries(anonymous=90 * MIB, file=80 * MIB),
+    )  # fmt: skip
+    without = host_side([main], main, taped(main=resident()), driver=DRIVER, roles={})
+    assert found is not None and without is not None
+    notes = {part.name: part.note for part in found.parts}
+    assert notes["libraries"] == "mapped files of Python and TensorFlow"
+    assert notes["interpreter"] == "after import tensorflow"
+    assert found.peak_rss - without.peak_rss == 170 * MIB
+    assert found.tree_rss is not None and without.tree_rss is not None
+    assert found.tree_rss - without.tree_rss == 170 * MIB
+    assert found.shared - without.shared == 80 * MIB
+    assert sum(part.bytes for part in found.parts) == found.peak_rss
+
+
+def test_what_is_peakmems_own_does_not_count_wherever_it_lies() -> None:
+    main = recording(
+        end={"peak": 900 * MIB, "anonymous": 600 * MIB, "file": 300 * MIB, "shared": 0}, own_highest=50 * MIB
+    )
+    found = host_side([main], main, taped(main=resident(), extra=-50 * MIB), driver=DRIVER, roles={})
+    assert found is not None
+    assert found.peak_rss == (900 - 50) * MIB + DRIVER.size
+    assert {part.name: part.bytes for part in found.parts}["objects and tensors"] == (600 - 280 - 50) * MIB

@@ -23,6 +23,8 @@ def test_nothing_of_the_cpp_runtime_shows(library: Path) -> None:
         # TensorFlow's allocator.
         "_ZN3tsl12BFCAllocator11AllocateRawEmmRKNS_20AllocationAttributesE",
         "_ZN3tsl12BFCAllocator13DeallocateRawEPv",
+        "_ZN10tensorflow13BaseGPUDevice7ComputeEPNS_8OpKernelEPNS_15OpKernelContextE",
+        "_ZN10tensorflow13BaseGPUDevice12ComputeAsyncEPNS_13AsyncOpKernelEPNS_15OpKernelContextESt8functionIFvvEE",
     }
 
 

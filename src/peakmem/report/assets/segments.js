@@ -9,7 +9,8 @@
   const strandedWhole = map.free_segments;
   $("segments-sub").textContent = map.segments.length
     ? `${count(map.segments.length)} segments, ${size(map.total)} reserved; ${size(map.stranded)} stranded` +
-      (strandedWhole ? `, of which ${size(strandedWhole)} in wholly free segments (given back by empty_cache or when memory runs out).` : ".") +
+      (strandedWhole ? `, of which ${size(strandedWhole)} in wholly free segments` +
+        (DATA.framework ? "." : " (given back by empty_cache or when memory runs out).") : ".") +
       (map.merged ? " Neighbours of one colour are drawn as one." : "")
     : "No segments are known at this moment.";
 

@@ -4,7 +4,7 @@ const top_ = DATA.statements.reduce((best, one) => (one.reserved > best.reserved
 $("title").textContent = DATA.title;
 $("about").textContent = [
   DATA.source === "snapshot" ? "PyTorch memory snapshot" : DATA.command || "recording",
-  DATA.torch && `torch ${DATA.torch}`, DATA.device, DATA.alloc_conf, `${count(DATA.events)} events`,
+  DATA.framework || (DATA.torch && `torch ${DATA.torch}`), DATA.device, DATA.alloc_conf, `${count(DATA.events)} events`,
 ].filter(Boolean).join(" · ");
 for (const note of DATA.notes) $("notes").append(make("p", {}, note[0].toUpperCase() + note.slice(1) + "."));
 $("footer").textContent = `Made by peakmem ${DATA.peakmem}. Sizes are binary: 1 GiB = 2^30 bytes. This file needs no network and sends nothing.`;

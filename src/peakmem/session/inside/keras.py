@@ -6,6 +6,7 @@ keras/src/backend/torch/layer.py). What other frameworks register as buffers are
 """
 
 import functools
+import re
 import weakref
 
 _HOLDER = "_torch_params"
@@ -47,12 +48,19 @@ def state_of(model):
     return [(variable.path, tensor) for variable, tensor in map(_with_tensor, variables) if tensor is not None]
 
 
+def path_of(variable):
+    """The path of a variable of Keras, or the name of one of TensorFlow."""
+    return getattr(variable, "path", None) or str(variable.name)
+
+
 def states_of(optimizer):
     """(what, name of the parameter or an empty text, tensor) of what an optimizer of Keras keeps."""
     inner = getattr(optimizer, "inner_optimizer", None) or optimizer
-    trained = [variable.path for variable in getattr(inner, "_trainable_variables", ())]
+    trained = [path_of(variable) for variable in getattr(inner, "_trainable_variables", ())]
     # Keras names a state after its parameter: `adam/sequential_dense_kernel_momentum`.
-    beginnings = sorted(((path.replace("/", "_") + "_", path) for path in trained), key=lambda row: -len(row[0]))
+    beginnings = sorted(
+        ((re.sub("[/:]", "_", path) + "_", path.partition(":")[0]) for path in trained), key=lambda row: -len(row[0])
+    )
     for variable, tensor in map(_with_tensor, optimizer.variables):
         if tensor is None:
             continue

@@ -26,6 +26,12 @@ class Native:
             library.peakmem_refused.restype = ctypes.c_uint64
             library.peakmem_requested_peak.argtypes = [ctypes.c_int]
             library.peakmem_requested_peak.restype = ctypes.c_uint64
+            library.peakmem_chunk_names.restype = ctypes.c_char_p
+            library.peakmem_own_bytes.restype = ctypes.c_uint64
+            library.peakmem_forget_last_operator.restype = None
+            for name in ("chunk", "region"):
+                getattr(library, f"peakmem_{name}_count").restype = ctypes.c_uint64
+                getattr(library, f"peakmem_{name}s").restype = ctypes.c_void_p
             for name in ("uses", "operators"):
                 getattr(library, f"peakmem_{name}").restype = ctypes.c_void_p
             library.peakmem_use_count.restype = ctypes.c_uint64
@@ -43,6 +49,8 @@ class Native:
         self.event_count = library.peakmem_event_count
         self.set_context = library.peakmem_set_context
         self.context = library.peakmem_context
+        self.forget_last_operator = library.peakmem_forget_last_operator
+        self.own_bytes = library.peakmem_own_bytes
 
     def peaks(self, device):
         """The highest (allocated, reserved) of a device since the last `reset_peaks`."""
@@ -66,6 +74,17 @@ class Native:
         """The event log so far, as bytes of `struct peakmem_event` in a row."""
         count = self.event_count()
         return ctypes.string_at(self._library.peakmem_events(), count * EVENT_SIZE) if count else b""
+
+    def chunks(self):
+        """What TensorFlow said of each event, as bytes of `struct peakmem_chunk` in a row, and the names in it."""
+        count = self._library.peakmem_chunk_count()
+        rows = ctypes.string_at(self._library.peakmem_chunks(), count * CHUNK_SIZE) if count else b""
+        return rows, self._library.peakmem_chunk_names().decode("utf-8", "replace").split("\n")[:-1]
+
+    def regions(self):
+        """The regions of TensorFlow's allocator, as bytes of `struct peakmem_region` in a row."""
+        count = self._library.peakmem_region_count()
+        return ctypes.string_at(self._library.peakmem_regions(), count * REGION_SIZE) if count else b""
 
     def watch_operators(self):
         """Log from now on which operators take blocks."""
@@ -93,7 +112,7 @@ class Native:
         return bool(self._library.peakmem_publish_pinned(os.fsencode(path)))
 
     def tell_own(self, size):
-        """So many bytes of resident shared memory are not the script's."""
+        """So many bytes of resident memory are not the script's."""
         self._library.peakmem_tell_own(size)
 
     def pinned(self):
@@ -113,3 +132,5 @@ class Native:
 EVENT_SIZE = 40
 USE_SIZE = 24
 OPERATOR_SIZE = 24
+CHUNK_SIZE = 24
+REGION_SIZE = 32

@@ -12,12 +12,15 @@ import os
 import re
 import sys
 import threading
-from typing import Any
 
 from . import stopping
+from .contexts import Contexts
 from .ending import Ending
 from .native import Native
 from .steps import StepClock, is_steady
+from .tensorflow_host import TensorflowHost
+from .tensorflow_phases import Phases
+from .tensorflow_variables import Variables
 from .writing import Writer, plain
 
 FORMAT = "peakmem/recording/1"
@@ -48,9 +51,13 @@ class TensorflowWatch(Ending):
         super().__init__(writer)
         self._tf = tensorflow
         self._native = native
+        self._settings = settings
         self._clock = StepClock(settings.steps, settings.most_steps)
+        self._contexts = Contexts(native, lambda: 0)
+        self._variables = Variables(tensorflow, native)
+        self._phases = Phases(tensorflow, self._contexts, self._variables.gradients)
+        self._host = TensorflowHost(native, settings)
         self._peak = 0
-        self._models = []
         self._optimizers = []
         self._threads = threading.local()
 
@@ -61,6 +68,8 @@ class TensorflowWatch(Ending):
         self.writer.progress("tensorflow", tensorflow=self._tf.__version__)
         module = importlib.import_module("tensorflow.python.eager.polymorphic_function.polymorphic_function")
         self._watch_functions(module.Function)
+        self._phases.install()
+        self._host.publish()
         self.watch_the_end()
         os.register_at_fork(after_in_child=self._forked)
 
@@ -74,6 +83,7 @@ class TensorflowWatch(Ending):
                 return
         except AttributeError:  # tf_keras, Keras 2
             pass
+        self._phases.watch_layers()
         for name in ("Optimizer", "LossScaleOptimizer"):
             self._watch_optimizers(getattr(getattr(keras, "optimizers", None), name, None))
 
@@ -88,14 +98,15 @@ class TensorflowWatch(Ending):
                 def around(original):
                     @functools.wraps(original)
                     def applied(self, *args, **kwargs):
-                        outer = getattr(watch._threads, "applying", False)
+                        if getattr(watch._threads, "applying", False):
+                            return original(self, *args, **kwargs)
                         watch._threads.applying = True
                         try:
-                            result = original(self, *args, **kwargs)
+                            with watch._phases.phase("optimizer"):
+                                result = original(self, *args, **kwargs)
                         finally:
-                            watch._threads.applying = outer
-                        if not outer:
-                            watch._applied(self)
+                            watch._threads.applying = False
+                        watch._applied(self)
                         return result
 
                     vars(applied)["_peakmem"] = True
@@ -118,6 +129,7 @@ class TensorflowWatch(Ending):
                 result = original(self, *args, **kwargs)
             finally:
                 threads.function = None
+                watch._native.forget_last_operator()
             if getattr(self, "_peakmem_trains", False):
                 watch._stepped(id(self))
             return result
@@ -133,6 +145,9 @@ class TensorflowWatch(Ending):
         function = getattr(self._threads, "function", None)
         if function is not None:
             function._peakmem_trains = True
+            if self._settings.record and not self._clock.steps and not self._finished:
+                with self._tf.init_scope():  # what the first step replaces has never been seen else
+                    self._variables.look(1, self._optimizers)
         elif self._tf.executing_eagerly():
             self._stepped(id(optimizer))
 
@@ -140,9 +155,12 @@ class TensorflowWatch(Ending):
         if self._finished or not self._uses_gpu():
             return
         allocated = self._allocated_peak()
-        self._clock.optimizer_stepped(identity, len(self._clock.steps) + 1, allocated, self._reserved())
+        self._clock.optimizer_stepped(identity, self._native.event_count(), allocated, self._reserved())
         step = self._clock.steps[-1]
         self.writer.progress("step", step=len(self._clock.steps), allocated=step.allocated, reserved=step.reserved)
+        if self._settings.record:
+            self._variables.look(len(self._clock.steps), self._optimizers)
+        self._host.step_done()
         if self._clock.enough():
             self.finish("enough")
             stopping.stop()
@@ -180,6 +198,7 @@ class TensorflowWatch(Ending):
         return {**described, "memory": kind.__name__ == "ResourceExhaustedError" or refused}
 
     def _write(self, reason):
+        self._host.close()
         if not self._uses_gpu():
             if self._error:
                 self.writer.progress("error", **self._error)
@@ -190,6 +209,8 @@ class TensorflowWatch(Ending):
     def _recording(self, reason):
         tf = self._tf
         self._allocated_peak()
+        self._variables.look(0, self._optimizers)
+        chunks, chunk_names = self._native.chunks() if self._settings.record else (b"", [])
         library = json.loads(self._native.report())
         device = library["devices"][0]
         details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
@@ -225,35 +246,33 @@ class TensorflowWatch(Ending):
             "steps": [vars(step) for step in self._clock.steps],
             "steady": is_steady([(step.allocated, step.reserved) for step in self._clock.steps]),
             "marks": [],
-            "contexts": [(0, "", "")],
-            "events": b"",
+            "contexts": plain(self._contexts.table),
+            "events": self._native.events() if self._settings.record else b"",
             "snapshot": None,
             "model": {},
             "owners": {},
             "owners_failure": "",
             "autocast": [],
             "changes": [],
-            "uses": b"",
+            "uses": self._native.uses() if self._settings.record else b"",
             "operators": b"",
             "operator_names": [],
             "reads_told": 0,
             "assumptions": [],
             "library": library,
-            "tensorflow": {"roles": self._roles(), "growth": self._growth()},
+            "host": plain(self._host.describe()),
+            "tensorflow": {
+                "growth": self._growth(),
+                "failure": plain(self._variables.failure),
+                "chunks": chunks,
+                "chunk_names": chunk_names,
+                "regions": self._native.regions() if self._settings.record else b"",
+                "notes": plain(self._variables.table()),
+                "roles": plain(self._variables.sums()),
+                "layers": plain(self._phases.layers),
+                "phases": {name: sorted(names) for name, names in self._phases.names.items()},
+            },
         }
-
-    def _roles(self):
-        """Bytes of what is alive at the end and known by its owner: parameters and states of optimizers."""
-        states: dict = {}
-        parameters: dict = {}
-        for optimizer in self._optimizers:
-            for variable in _listed(getattr(optimizer, "_trainable_variables", ())):
-                _count(variable, parameters)
-            for variable in _listed(optimizer.variables):
-                _count(variable, states)
-        for key in parameters:
-            states.pop(key, None)
-        return {"parameter": sum(parameters.values()), "optimizer_state": sum(states.values())}
 
     def _growth(self):
         """Whether memory is taken as it is needed."""
@@ -275,7 +294,7 @@ class TensorflowWatch(Ending):
         requested = _requested(error["message"]) or self._native.refused()
         capacity = int(os.environ.get("PEAKMEM_VGPU_CAPACITY", "0"))
         return {
-            "event": 0,
+            "event": self._native.event_count(),
             "device": 0,
             "requested": requested,
             "total": capacity,
@@ -289,21 +308,6 @@ class TensorflowWatch(Ending):
 
 def _context():
     return int(os.environ.get("PEAKMEM_VGPU_CONTEXT", "0"))
-
-
-def _listed(variables):
-    return variables() if callable(variables) else variables
-
-
-def _count(variable, into):
-    value = getattr(variable, "value", None)
-    tensor: Any = value if hasattr(value, "shape") else variable
-    if "GPU" in str(getattr(tensor, "device", "GPU")):
-        elements = 1
-        for size in tensor.shape:
-            elements *= int(size)
-        kind = tensor.dtype
-        into[id(variable)] = elements * int(getattr(kind, "size", 4))
 
 
 def _requested(message):

@@ -32,6 +32,31 @@ void peakmem_reset_peaks(int device);
 uint64_t peakmem_requested_peak(int device);
 /* The last request that TensorFlow's allocator refused, bytes; 0: none. */
 uint64_t peakmem_refused(void);
+/* What TensorFlow said of the event of the same number; there is one for each event of its allocator. */
+struct peakmem_chunk {
+  uint64_t requested; /* bytes */
+  uint32_t op;        /* number of a line in peakmem_chunk_names(): "name:type" of the operator */
+  uint32_t shape;     /* likewise: "[64,10]" */
+  int32_t type;       /* tensorflow::DataType, 0: unknown */
+  uint16_t region;    /* 1: output, 2: temporary, 3: persistent, 4: dynamic, 0: unknown */
+  uint16_t running;   /* 1: the operator ran when it happened; 0: it is the last that ran on the thread */
+};
+uint64_t peakmem_chunk_count(void);
+const struct peakmem_chunk *peakmem_chunks(void);
+const char *peakmem_chunk_names(void);
+/* What was taken from the driver (a negative size: given back) before event number `event`, with TensorFlow alone: regions
+ * of its allocator, and the little that XLA and others take beside it. */
+struct peakmem_region {
+  uint64_t event, address;
+  int64_t size;
+  uint32_t device, unused;
+};
+uint64_t peakmem_region_count(void);
+const struct peakmem_region *peakmem_regions(void);
+/* What comes on this thread has nothing to do with the operator that ran last. */
+void peakmem_forget_last_operator(void);
+/* Host memory that these logs, and what is kept of copies to the device, take, bytes. */
+uint64_t peakmem_own_bytes(void);
 /* What the next n copies of 1 to 8 bytes from the device give on this thread: the low bytes of each value. */
 void peakmem_queue_reads(const int64_t *values, int n);
 void peakmem_clear_reads(void);
@@ -68,12 +93,12 @@ struct peakmem_pinned {
   uint64_t registered, registered_peak; /* cudaHostRegister */
   uint64_t registered_absent;           /* of `registered`, pages that were not resident when they were registered */
   int64_t file;                         /* descriptor of the file that holds what is written of `pinned`; -1: none */
-  uint64_t own;                         /* resident shared memory that is peakmem's own, as it told */
+  uint64_t own;                         /* resident memory that is peakmem's own, as it told */
 };
 /* Keeps a struct peakmem_pinned up to date in a file from now on, for others to read; 0 if it can't be made. */
 int peakmem_publish_pinned(const char *path);
 uint64_t peakmem_pinned_now(void);
-/* So many bytes of resident shared memory are peakmem's own now. */
+/* So many bytes of resident memory are peakmem's own now. */
 void peakmem_tell_own(uint64_t bytes);
 
 /* Writes a JSON object with its closing zero if it fits into n bytes; gives back its length without the zero. */

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "control.h"
 #include "cuda_declarations.h"
 #include "notes.h"
 #include "streams.h"
@@ -83,6 +84,19 @@ Memory &memory() {
 int current_device() { return t_device; }
 void set_current_device(int device) { t_device = device; }
 
+namespace {
+
+// What was taken from the driver and given back, for programs with an allocator of their own; under the memory's mutex.
+std::vector<peakmem_region> &regions() {
+  static auto *rows = new std::vector<peakmem_region>;  // never destroyed: threads may outlive the end of main
+  return *rows;
+}
+void log_region(uintptr_t address, int64_t size, int device) {
+  regions().push_back({peakmem_event_count(), (uint64_t)address, size, (uint32_t)device, 0});
+}
+
+}  // namespace
+
 int allocate(void **out, size_t size) {
   *out = nullptr;
   if (!size) return kSuccess;
@@ -100,6 +114,7 @@ int allocate(void **out, size_t size) {
   if (!address) return fail(kOutOfMemory);
   if (config().store) mprotect((void *)address, rounded, PROT_READ | PROT_WRITE);
   m.blocks[address] = {rounded, t_device};
+  if (config().driver) log_region(address, (int64_t)rounded, t_device);
   *out = (void *)address;
   return kSuccess;
 }
@@ -113,6 +128,7 @@ int release(void *address) {
   if (config().debug > 1) fprintf(stderr, "[peakmem] cudaFree(%p) %zu\n", address, block->second.size);
   if (block->second.pooled) m.pools[(size_t)block->second.device].used -= block->second.pooled;
   else m.uncharge(block->second.device, block->second.size);
+  if (config().driver) log_region((uintptr_t)address, -(int64_t)block->second.size, block->second.device);
   if (config().store) {
     madvise((void *)block->first, block->second.size, MADV_DONTNEED);
     mprotect((void *)block->first, block->second.size, PROT_NONE);
@@ -130,3 +146,9 @@ extern "C" size_t vgpu_used(int device) {
   peakmem::Lock lock(m.mutex);
   return device >= 0 && (size_t)device < m.devices.size() ? m.devices[(size_t)device].used : 0;
 }
+
+API uint64_t peakmem_region_count(void) {
+  peakmem::Lock lock(peakmem::memory().mutex);
+  return peakmem::regions().size();
+}
+API const struct peakmem_region *peakmem_regions(void) { return peakmem::regions().data(); }

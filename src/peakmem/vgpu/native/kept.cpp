@@ -4,15 +4,19 @@
 
 #include <map>
 #include <mutex>
+#include <unordered_set>
 
 #include "config.h"
 
 namespace peakmem {
 namespace {
 
+const size_t kHostPage = 4096;
+
 struct Kept {
   std::mutex mutex;
   std::map<uintptr_t, size_t> parts;  // by address; they don't overlap
+  std::unordered_set<uintptr_t> pages;  // that were written
 };
 Kept &kept() {
   static Kept *k = new Kept;
@@ -42,6 +46,7 @@ void note_kept(const void *address, size_t n) {
   std::lock_guard<std::mutex> lock(k.mutex);
   cut(k.parts, (uintptr_t)address, (uintptr_t)address + n);
   k.parts[(uintptr_t)address] = n;
+  for (uintptr_t page = (uintptr_t)address / kHostPage; page <= ((uintptr_t)address + n - 1) / kHostPage; page++) k.pages.insert(page);
 }
 
 bool is_kept(const void *address, size_t n) {
@@ -64,6 +69,12 @@ void forget_kept(const void *address, size_t n) {
   Kept &k = kept();
   std::lock_guard<std::mutex> lock(k.mutex);
   cut(k.parts, (uintptr_t)address, (uintptr_t)address + n);
+}
+
+size_t kept_bytes() {
+  Kept &k = kept();
+  std::lock_guard<std::mutex> lock(k.mutex);
+  return k.pages.size() * kHostPage;
 }
 
 }  // namespace peakmem

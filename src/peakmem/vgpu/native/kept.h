@@ -9,5 +9,7 @@ namespace peakmem {
 void note_kept(const void *address, size_t n);
 bool is_kept(const void *address, size_t n);
 void forget_kept(const void *address, size_t n);
+// Host memory that was written for it, bytes.
+size_t kept_bytes();
 
 }  // namespace peakmem

@@ -8,12 +8,16 @@
 #include <stdint.h>
 
 #include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "control.h"
 #include "cuda_declarations.h"
 #include "device.h"
 #include "events.h"
 #include "kept.h"
+#include "tensorflow_operators.h"
 
 namespace {
 
@@ -41,14 +45,39 @@ Size requested_of() {
   return f;
 }
 
+// What is told of each event beside the event itself, under g_mutex.
+std::vector<peakmem_chunk> &chunks() {
+  static auto *rows = new std::vector<peakmem_chunk>;  // never destroyed: threads may outlive the end of main
+  return *rows;
+}
+struct Names {
+  std::unordered_map<std::string, uint32_t> numbers;
+  std::string text;  // each followed by a line end, in the order of their numbers
+  uint32_t number(const std::string &name) {
+    auto [entry, fresh] = numbers.emplace(name, (uint32_t)numbers.size());
+    if (fresh) text += name + "\n";
+    return entry->second;
+  }
+};
+Names &names() {
+  static auto *n = new Names;
+  return *n;
+}
+
+const size_t kToldEach = 256;  // events after which the size of the logs is told
+
 void log_chunk(void *address, int device, int64_t size, int64_t requested) {
+  peakmem::Asked asked = peakmem::asked_now(size < 0);
   std::lock_guard<std::mutex> lock(g_mutex);
   g_allocated[device] += (uint64_t)size;
   g_requested[device] += (uint64_t)requested;
   if (g_requested[device] > g_requested_peak[device]) g_requested_peak[device] = g_requested[device];
   peakmem::Memory &m = peakmem::memory();
   size_t used = m.devices[(size_t)device].used, context = peakmem::config().context;
+  chunks().push_back({(uint64_t)(requested < 0 ? -requested : requested), names().number(asked.op), names().number(asked.shape), asked.type,
+                      (uint16_t)asked.region, asked.running});
   peakmem::log_block(address, size, g_allocated[device], used > context ? used - context : 0, device);
+  if (chunks().size() % kToldEach == 1) peakmem_tell_own(peakmem_own_bytes());
 }
 
 }  // namespace
@@ -82,4 +111,13 @@ API uint64_t peakmem_refused(void) {
 API uint64_t peakmem_requested_peak(int device) {
   std::lock_guard<std::mutex> lock(g_mutex);
   return device >= 0 && device < kDevices ? g_requested_peak[device] : 0;
+}
+API uint64_t peakmem_chunk_count(void) {
+  std::lock_guard<std::mutex> lock(g_mutex);
+  return chunks().size();
+}
+API const struct peakmem_chunk *peakmem_chunks(void) { return chunks().data(); }
+API const char *peakmem_chunk_names(void) { return names().text.c_str(); }
+API uint64_t peakmem_own_bytes(void) {
+  return peakmem_event_count() * sizeof(peakmem_event) + chunks().capacity() * sizeof(peakmem_chunk) + 4 * names().text.size() + peakmem::kept_bytes();
 }
