@@ -60,11 +60,7 @@ def build_cpu_forecast(
         limit=None if limit is None else limit.bytes,
         limit_name="" if limit is None else limit.name,
         parts=parts,
-        roles=tuple(
-            HostPart(name=name, bytes=recording["roles"][name][0], source="counted")
-            for name in ROLES
-            if name in recording["roles"]
-        ),
+        roles=() if phase == "exit" else _roles(recording["roles"]),
         steps=_steps(recording),
         course=_course(recording),
         step=step,
@@ -88,6 +84,11 @@ def build_cpu_forecast(
         seconds=seconds,
         own_peak=own_peak,
     )
+
+
+def _roles(found: dict[str, Any]) -> tuple[HostPart, ...]:
+    """What the tensors were for at the peak of the steps; what is left of them at the exit nobody knows."""
+    return tuple(HostPart(name=name, bytes=found[name][0], source="counted") for name in ROLES if name in found)
 
 
 def _too_much(recording: dict[str, Any]) -> int:

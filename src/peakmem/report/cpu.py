@@ -100,6 +100,10 @@ def _remarks(forecast: CpuForecast) -> list[Text]:
     lines, host = [], forecast.host
     if host.phase is not None and host.step is not None:
         lines.append(Text(f"the peak is reached in step {host.step + 1}, {host.phase}"))
+    if host.phase == "exit":
+        training = max((step.peak_rss for step in host.steps), default=0)
+        while_training = f"; in training it was {format_size(training)}" if training else ""
+        lines.append(Text(f"the peak is reached when the process ends{while_training}"))
     by_hand = sum(role.bytes for role in host.roles if role.name in _BY_HAND)
     if by_hand:
         share = f"{by_hand / host.peak_rss:.1%}".replace("%", " %")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -82,6 +83,15 @@ def test_a_forecast_that_fits() -> None:
 def test_a_script_that_failed_says_what_it_took_until_then() -> None:
     text = printed(forecast(error=ScriptError(type="ValueError", message="boom", line="train.py:5")))
     assert "the script failed at train.py:5\n ValueError: boom\n until then: 600.00 MiB resident" in text
+
+
+def test_a_peak_at_the_end_of_the_process_is_told_of_beside_that_of_the_training() -> None:
+    found = forecast()
+    at_exit = replace(found.host, peak_rss=700 * MIB, phase="exit", step=None, roles=())
+    text = printed(replace(found, host=at_exit))
+    assert "the peak is reached when the process ends; in training it was 600.00 MiB" in text
+    assert "by hand" not in text
+    assert "the peak is reached when the process ends\n" in printed(replace(found, host=replace(at_exit, steps=())))
 
 
 def test_the_calculation_by_hand_stands_beside_what_is_resident() -> None:
