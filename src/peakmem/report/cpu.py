@@ -8,18 +8,7 @@ from rich.text import Text
 
 from peakmem.forecast.cpu import CpuForecast
 from peakmem.forecast.host import Host
-from peakmem.report.pieces import (
-    VERDICT_STYLES,
-    addend,
-    failure,
-    plain_text,
-    print_parts,
-    remarks,
-    statement_table,
-    step_name,
-    steps_shown,
-    steps_table,
-)
+from peakmem.report import pieces
 from peakmem.report.wording import VERDICT_WORDS
 from peakmem.units import format_size
 
@@ -36,19 +25,19 @@ def print_cpu_forecast(forecast: CpuForecast, console: Console) -> None:
     if forecast.host.steps:
         parts += [_steps(forecast), Text()]
     parts += [*_course(forecast.host), *_remarks(forecast)]
-    print_parts(parts, console)
+    pieces.print_parts(parts, console)
 
 
 def cpu_forecast_text(forecast: CpuForecast) -> str:
     """A forecast as `print_cpu_forecast` prints it to a file, 80 columns wide."""
-    return plain_text(lambda console: print_cpu_forecast(forecast, console))
+    return pieces.plain_text(lambda console: print_cpu_forecast(forecast, console))
 
 
 def _headline(forecast: CpuForecast) -> Text:
     text, host = Text(), forecast.host
     if forecast.error is not None:
-        return failure(forecast.error, f"{format_size(host.peak_rss)} resident")
-    text.append(VERDICT_WORDS[forecast.verdict], style=VERDICT_STYLES[forecast.verdict])
+        return pieces.failure(forecast.error, f"{format_size(host.peak_rss)} resident")
+    text.append(VERDICT_WORDS[forecast.verdict], style=pieces.VERDICT_STYLES[forecast.verdict])
     taken = host.peak_rss if host.tree_rss is None else host.tree_rss
     if host.limit is not None:
         text.append(f" in {format_size(host.limit)} ({host.limit_name})")
@@ -62,9 +51,9 @@ def _headline(forecast: CpuForecast) -> Text:
 
 
 def _statement(host: Host) -> Table:
-    table = statement_table()
+    table = pieces.statement_table()
     for index, part in enumerate(host.parts):
-        shown = addend(part.bytes) if index else format_size(part.bytes)
+        shown = pieces.addend(part.bytes) if index else format_size(part.bytes)
         table.add_row(part.name, shown, f"{part.bytes:,}", f"{part.note}, {part.source}")
         if part.name == "tensors":
             for role in host.roles:
@@ -80,13 +69,13 @@ def _steps(forecast: CpuForecast) -> Table:
     steps = forecast.host.steps
     # TensorFlow's steps have no phases that could be told from each other.
     phases = tuple(name for name in _PHASES if any(name in step.phases for step in steps))
-    table = steps_table((*(phases or ("peak",)), "left at its end"))
+    table = pieces.steps_table((*(phases or ("peak",)), "left at its end"))
     last = len(steps) - 1
-    for step in steps_shown(steps):
+    for step in pieces.steps_shown(steps):
         if step is None:
             table.add_row("...")
             continue
-        name = step_name(step.index, steady=forecast.steady and step.index == last)
+        name = pieces.step_name(step.index, steady=forecast.steady and step.index == last)
         sizes = [format_size(step.phases[phase]) if phase in step.phases else "" for phase in phases]
         table.add_row(name, *(sizes or [format_size(step.peak_rss)]), format_size(step.end_rss))
     return table
@@ -115,6 +104,10 @@ def _remarks(forecast: CpuForecast) -> list[Text]:
     if host.phase is not None and host.step is not None:
         phase = "" if host.phase == "other" else f", {host.phase}"
         lines.append(Text(f"the peak is reached in step {host.step + 1}{phase}"))
+    if host.phase == "exit":
+        training = max((step.peak_rss for step in host.steps), default=0)
+        while_training = f"; in training it was {format_size(training)}" if training else ""
+        lines.append(Text(f"the peak is reached when the process ends{while_training}"))
     by_hand = sum(role.bytes for role in host.roles if role.name in _BY_HAND)
     if by_hand and not forecast.framework:  # of TensorFlow only large tensors are known by their roles
         share = f"{by_hand / host.peak_rss:.1%}".replace("%", " %")
@@ -124,4 +117,4 @@ def _remarks(forecast: CpuForecast) -> list[Text]:
     threads = f"{host.threads} thread{'s' if host.threads != 1 else ''}"
     framework = forecast.framework or f"torch {forecast.torch}"
     lines.append(Text(f"{threads}, {framework}, {forecast.libc}, {forecast.seconds:.1f} s", style="dim"))
-    return lines + remarks(forecast.notes, forecast.assumptions, teller="computing")
+    return lines + pieces.remarks(forecast.notes, forecast.assumptions, teller="computing")
