@@ -78,6 +78,9 @@ def run_on_cpu(options: RunOptions) -> int:
 
 
 def _explain(forecast: CpuForecast, ended: Ended, screen: Console) -> None:
+    if forecast.framework:
+        screen.print(f" --explain: layers are counted with PyTorch, and this is {forecast.framework}", style="dim")
+        return
     recording = ended.outcome.main()
     explained = explain_cpu(recording) if recording is not None else None
     if explained is None:
