@@ -1,4 +1,4 @@
-"""Compile the virtual GPU into platform wheels, where a C++ compiler is there; a pure wheel builds it on first use."""
+"""Compile the native libraries into platform wheels, where a C++ compiler is there; a pure wheel does on first use."""
 
 from __future__ import annotations
 
@@ -13,45 +13,48 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _ROOT = Path(__file__).parent
+_SOURCES = _ROOT / "src"
 
 
-class PrebuiltLibrary(BuildHookInterface):  # type: ignore[type-arg]
-    """Adds `peakmem/vgpu/prebuilt/MACHINE/` to the wheel. `PEAKMEM_PURE_WHEEL=1` leaves it out.
+class PrebuiltLibraries(BuildHookInterface):  # type: ignore[type-arg]
+    """Adds `prebuilt/MACHINE/` beside the sources of the virtual GPU and of the library that watches malloc.
 
-    The `ziglang` compiler makes a library for glibc 2.17 and later, so that wheel is tagged manylinux_2_17; that of
-    another compiler is meant for this machine.
+    `PEAKMEM_PURE_WHEEL=1` leaves them out. Neither needs PyTorch to be compiled: they find its functions when they run.
+
+    The `ziglang` compiler makes libraries for glibc 2.17 and later, so that wheel is tagged manylinux_2_17; those of
+    another compiler are meant for this machine.
     """
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build the library before the files are gathered."""
+        """Build the libraries before the files are gathered."""
         if self.target_name != "wheel" or version == "editable" or os.environ.get("PEAKMEM_PURE_WHEEL") == "1":
             return
-        machine = platform.machine()
-        if sys.platform != "linux" or machine not in ("x86_64", "aarch64"):
-            return
-        sys.path.insert(0, str(_ROOT / "src"))
+        sys.path.insert(0, str(_SOURCES))
         from peakmem.errors import PeakmemError
+        from peakmem.host.library import HOST
         from peakmem.vgpu import build
+        from peakmem.vgpu.compiling import find_compiler, is_zig
+        from peakmem.vgpu.probe import MACHINES
 
-        if build.find_compiler() is None:
-            self.app.display_info("no C++ compiler: the wheel is pure, and the virtual GPU is built on first use")
+        machine, compiler = platform.machine(), find_compiler()
+        if sys.platform != "linux" or machine not in MACHINES:
+            return
+        if compiler is None:
+            self.app.display_info("no C++ compiler: the wheel is pure, and its libraries are built on first use")
             return
         self._folder = Path(tempfile.mkdtemp(prefix="peakmem-wheel-"))
-        library = self._folder / build.LIBRARY
+        included: dict[str, str] = {}
         try:
-            build.compile_library(library, work=self._folder, progress=self.app.display_info)
-            cudnn = self._folder / build.TENSORFLOW_CUDNN
-            build.compile_tensorflow_library(cudnn, library=library, work=self._folder)
+            for library in (build.VGPU, HOST):
+                inside = library.prebuilt.relative_to(_SOURCES) / machine
+                made = build.make_prebuilt(library, self._folder / library.cache, progress=self.app.display_info)
+                included |= {str(path): str(inside / path.name) for path in made}
         except (PeakmemError, OSError) as error:
             self.app.display_warning(f"the wheel is pure: {error}")
             return
-        recorded = self._folder / "source-hash"
-        recorded.write_text(build.source_hash() + "\n")
-        inside = f"peakmem/vgpu/prebuilt/{machine}"
-        build_data["force_include"].update({str(path): f"{inside}/{path.name}" for path in (library, cudnn, recorded)})
+        build_data["force_include"].update(included)
         build_data["pure_python"] = False
-        prefix = "manylinux_2_17" if build.is_zig(build.find_compiler()) else "linux"
-        build_data["tag"] = f"py3-none-{prefix}_{machine}"
+        build_data["tag"] = f"py3-none-{'manylinux_2_17' if is_zig(compiler) else 'linux'}_{machine}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what was built beside the wheel."""

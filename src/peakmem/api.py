@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
+from peakmem.cli.forecasting import Silent
+from peakmem.cli.generated import Written, steps_to_run
 from peakmem.cli.planning import RunOptions
 from peakmem.errors import PeakmemError
 from peakmem.workload.keras.naming import is_keras, is_live_keras
 from peakmem.workload.keras.training import WITHOUT_MEANING, Compiled, compiled
-from peakmem.workload.losses import CALLS
 from peakmem.workload.model import Request, Workload
+from peakmem.workload.optimizers import DEFAULT_OPTIMIZER, Optimizer
 from peakmem.workload.resolving import draws_for_nothing
-from peakmem.workload.training import DEFAULT_OPTIMIZER, Optimizer, Precision, Quantized, Training, ZeroGrad
+from peakmem.workload.shipping import name_of, shape_of, shipped_workload
+from peakmem.workload.training import Precision, Quantized, Training, TrainsOn, ZeroGrad
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from peakmem.api_settings import Settings
+    from peakmem.forecast.cpu import CpuForecast
     from peakmem.forecast.model import Forecast
     from peakmem.workload.watching import Watching
+
+F = TypeVar("F", "Forecast", "CpuForecast")
+
+
+@overload
+def predict(what: Any, inputs: Any = ..., *, device: Literal["gpu"] = ..., **given: Unpack[Settings]) -> Forecast: ...
+
+
+@overload
+def predict(what: Any, inputs: Any = ..., *, device: Literal["cpu"], **given: Unpack[Settings]) -> CpuForecast: ...
 
 
 def predict(
     what: Any,
     inputs: Any = None,
     *,
+    device: TrainsOn = "gpu",
     targets: Any = None,
     loss: str | Callable[..., Any] | None = None,
     batch: int | None = None,
@@ -60,8 +75,8 @@ def predict(
     cuda_graphs: bool = False,
     with_range: bool = True,
     timeout: float | None = None,
-) -> Forecast:
-    """What training a model takes, found by training it on a virtual GPU in a process of its own.
+) -> Forecast | CpuForecast:
+    """What training a model takes, found by training it on a virtual GPU, or the CPU, in a process of its own.
 
     A live model is sent to that process by its structure: its weights are neither copied nor changed, and the process
     that asks, its GPU included, is left alone.
@@ -71,6 +86,8 @@ def predict(
             (module, inputs, loss); or a text such as `torchvision:resnet50`, as `peakmem predict` takes it.
         inputs: what the model is called with: a tensor (of which only shape and type count), a tuple or dict of these;
             the shape of one sample as a tuple of numbers, with `batch`; or a function that gives them for a batch size.
+        device: what it trains on: `gpu`, or `cpu` for the host's memory (a `CpuForecast`), where the computing is left
+            out.
         targets: a tensor, or a tuple or dict of these, that the loss is called with beside the output.
         loss: called with the output and `targets` if there are any; or a name: cross-entropy, mse, l1, bce, mean.
         batch: samples in one forward pass, where `inputs` does not say.
@@ -80,7 +97,7 @@ def predict(
         precision: `fp32`, `tf32`, `amp-bf16`, `amp-fp16` or `bf16`.
         steps: optimizer steps to watch, or "auto": until the peak is steady.
         gpu: the card, such as `4090`; None: an A100 with 80 GB.
-        memory: total memory of the card instead of its own, such as `24GiB`.
+        memory: total memory of the card, or of the machine, instead of its own, such as `24GiB`.
         alloc_conf: value of PYTORCH_CUDA_ALLOC_CONF.
         activation: of dense networks.
         task: head of a Hugging Face model.
@@ -95,9 +112,9 @@ def predict(
     """
     is_text = isinstance(what, str)
     keras = is_keras(what) if is_text else is_live_keras(what)
-    shape = _shape(inputs)
+    shape = shape_of(inputs)
     request = Request(
-        what=what if isinstance(what, str) else _name(what),
+        what=what if isinstance(what, str) else name_of(what),
         batch=batch,
         shape=shape,
         tokens=tokens,
@@ -106,13 +123,14 @@ def predict(
         task=task,
     )
     run = RunOptions(
+        device=device,
         gpu=gpu,
         memory=memory,
         steps=str(steps),
         alloc_conf=alloc_conf,
         context=None,
         cudnn="likely",
-        no_range=not with_range,
+        no_range=not with_range and device == "gpu",
         assume="",
         build_on_device=False,
         late_compiler=not compile,
@@ -128,6 +146,11 @@ def predict(
     )
     with tempfile.TemporaryDirectory(prefix="peakmem-predict-") as folder:
         if keras:
+            if device == "cpu":
+                raise PeakmemError(
+                    'device="cpu" is for models of PyTorch, not for those of Keras',
+                    hint="peakmem run --device cpu takes a script, of Keras on torch too",
+                )
             if targets is not None or callable(loss) or (inputs is not None and shape is None):
                 raise PeakmemError(
                     "a Keras model is fed by peakmem itself",
@@ -183,6 +206,7 @@ def predict(
             deterministic=deterministic,
             compile=compile,
             cuda_graphs=cuda_graphs,
+            device=device,
         )
         if is_text:
             if targets is not None or callable(loss) or (inputs is not None and shape is None):
@@ -222,120 +246,42 @@ def watch(device: int = 0) -> Iterator[Watching]:
     watching.stop(None)
 
 
-def _keras(request: Request, how: Compiled, run: RunOptions, *, live: tuple[Any, Path] | None) -> Forecast:
+def _keras(
+    request: Request, how: Compiled, run: RunOptions, *, live: tuple[Any, Path] | None
+) -> Forecast | CpuForecast:
     from peakmem.workload.keras.script import keras_workload, send_model, write_keras_script
 
     if live is not None:
         send_model(*live)
-    steps = _steps(run)
-    script = write_keras_script(request, how, steps=steps, live=live[1] if live is not None else None)
-    return _trained(script, keras_workload(request), how, run, request.what)
+    place = live[1] if live is not None else None
+    script = write_keras_script(request, how, steps=steps_to_run(run.steps), live=place)
+    return _trained(Written(what=request.what, script=script, workload=keras_workload(request), training=how), run)
 
 
-class _Silent:
-    """Shows nothing."""
-
-    def say(self, text: str) -> None:
-        """Show nothing."""
-
-    def line(self, line: dict[str, Any]) -> None:
-        """Show nothing."""
-
-    def printed(self, line: str) -> None:
-        """Show nothing."""
-
-
-def train_workload(workload: Workload, training: Training, run: RunOptions, what: str) -> Forecast:
-    """Train a workload on a virtual GPU, in silence.
+def train_workload(workload: Workload, training: Training, run: RunOptions, what: str) -> Forecast | CpuForecast:
+    """Train a workload, in silence.
 
     Raises:
         PeakmemError: it can't be trained so.
     """
     from peakmem.workload.script import write_script
 
-    return _trained(write_script(workload, training, steps=_steps(run)), workload, training, run, what)
+    script = write_script(workload, training, steps=steps_to_run(run.steps))
+    return _trained(Written(what=what, script=script, workload=workload, training=training), run)
 
 
-def _steps(run: RunOptions) -> int:
-    from peakmem.cli.predicting import MOST_STEPS
+def _trained(written: Written, run: RunOptions) -> Forecast | CpuForecast:
+    if run.device == "cpu":
+        from peakmem.cli.apart import forecast_on_cpu_apart
 
-    return int(run.steps) if run.steps.isdigit() and int(run.steps) else MOST_STEPS
-
-
-def _trained(script: str, workload: Workload, training: Training | Compiled, run: RunOptions, what: str) -> Forecast:
+        return _checked(forecast_on_cpu_apart(written, run), written)
     from peakmem.cli.predicting import forecast_script
 
-    _, forecast = forecast_script(script, workload, training, run, _Silent(), what=what)
+    return _checked(forecast_script(written, run, Silent())[1], written)
+
+
+def _checked(forecast: F, written: Written) -> F:
     if forecast.error is not None:
-        raise PeakmemError(f"{workload.title} failed in training: {forecast.error.type}: {forecast.error.message}")
+        title, error = written.workload.title, forecast.error
+        raise PeakmemError(f"{title} failed in training: {error.type}: {error.message}")
     return forecast
-
-
-def shipped_workload(
-    folder: Path,
-    model: Any,
-    request: Request,
-    inputs: Any,
-    targets: Any,
-    loss: str | Callable[..., Any] | None,
-) -> Workload:
-    """The workload of a live model, of which the structure is written to a file in `folder`.
-
-    Raises:
-        PeakmemError: it is no model, or can't be sent to another process.
-    """
-    from peakmem.workload.live import ship
-    from peakmem.workload.sources.function import make_workload
-
-    _check_model(model)
-    path = folder / "model.pickle"
-    ship(path, model=model, inputs=inputs, loss=loss if callable(loss) else None, targets=targets)
-    places = json.dumps([entry or os.getcwd() for entry in sys.path])  # noqa: PTH109 - what '' stands for in sys.path
-    workload = make_workload(
-        request,
-        title=request.what,
-        imports=("import sys",),
-        made=f"sys.path[:] = {places}  # those of the process that asked\n"
-        "from peakmem.workload.live import build, load  # noqa: E402\n\n"
-        f"shipped = load({str(path)!r})\n"
-        "model, inputs, own_loss = build(shipped)",
-        name=request.what,
-    )
-    return workload if targets is None else _with_targets(workload, loss)
-
-
-def _with_targets(workload: Workload, loss: str | Callable[..., Any] | None) -> Workload:
-    from dataclasses import replace
-
-    if loss is None:
-        raise PeakmemError("targets are given, but no loss", hint='loss="cross-entropy", or a function of both')
-    if isinstance(loss, str) and loss not in CALLS:
-        raise PeakmemError(f"the loss {loss!r} takes no targets", hint="one of " + ", ".join(CALLS))
-    call = "measure(call(model, inputs), targets)"
-    if not callable(loss):
-        call = f"{CALLS[loss]}(first_tensor(call(model, inputs)), targets)"
-    return replace(
-        workload,
-        batch=f'{workload.batch}\nhost_targets = shipped["targets"]',
-        loss=f"loss = {call}",
-        tensors=(*workload.tensors, "targets"),
-        loss_text=workload.loss_text if isinstance(loss, str) else "what was given",
-    )
-
-
-def _check_model(model: Any) -> None:
-    if not callable(model):
-        raise PeakmemError(
-            f"{type(model).__name__} is no model", hint="a torch.nn.Module, a function that returns one, or a text"
-        )
-
-
-def _name(model: Any) -> str:
-    return getattr(model, "__qualname__", None) or type(model).__qualname__
-
-
-def _shape(inputs: Any) -> tuple[int, ...] | None:
-    """The shape that a tuple of numbers is."""
-    if isinstance(inputs, tuple | list) and inputs and all(type(size) is int for size in inputs):
-        return tuple(inputs)
-    return None

@@ -78,6 +78,7 @@ def kernel(tmp_path_factory):
         "model": MODEL,
         "early explain": "%peakmem explain",
         "by name": "forecast = %peakmem predict model --batch 256 --input 1000 --optimizer adam --loss mean --gpu t4",
+        "by name, on the CPU": "%peakmem predict model --device cpu --batch 256 --input 1000 --loss mean",
         "field": "print(forecast.peak.allocated, type(forecast).__name__)",
         "shown": "forecast",
         "on the CPU": f"%%peakmem --gpu t4\n{TRAINING}",
@@ -120,6 +121,11 @@ def test_a_forecast_is_a_picture_and_a_report(kernel):
     [output] = kernel["shown"].outputs
     assert "fits on Tesla T4" in output["data"]["text/plain"]
     assert "<svg" in output["data"]["text/html"]
+
+
+def test_a_model_is_asked_about_for_the_cpu(kernel):
+    text = text_of(kernel["by name, on the CPU"])
+    assert "resident at the peak" in text and "GPU" not in text
 
 
 def test_a_cell_runs_with_the_names_of_the_notebook_and_leaves_them_alone(kernel):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -70,6 +71,43 @@ def test_what_can_not_be_shipped_is_said():
         peakmem.predict(3)
     with pytest.raises(peakmem.PeakmemError, match="targets are given, but no loss"):
         peakmem.predict(torch.nn.Linear(4, 4), torch.zeros(2, 4), targets=torch.zeros(2))
+
+
+def test_training_on_the_cpu_is_not_mixed_up_with_the_process_that_asks():
+    torch = pytest.importorskip("torch")
+    widths = (2048, 2048, 2048, 10)
+    layers = [torch.nn.Linear(a, b) for a, b in itertools.pairwise(widths)]
+    model = torch.nn.Sequential(layers[0], torch.nn.ReLU(), layers[1], torch.nn.ReLU(), layers[2])
+    before = layers[0].weight.clone()
+    held = torch.ones(2**28)  # 1 GiB, more than the training takes
+    batch, labels = torch.randn(64, 2048), torch.randint(10, (64,))
+    live = peakmem.predict(model, batch, targets=labels, loss="cross-entropy", device="cpu", memory="4GiB")
+    del held
+    text = peakmem.predict("dense:2048-2048-2048-10", batch=64, device="cpu", memory="4GiB")
+    assert type(live).__name__ == "CpuForecast" and live.verdict == "fits" and live.host.limit == 4 * 2**30
+    assert live.workload["batch"] == text.workload["batch"] == "inputs 64 x 2048 float32; targets 64 int64"
+    assert len(live.host.steps) == 3
+    assert {row.name: row.bytes for row in live.host.roles}["parameter"] == pytest.approx(
+        4 * sum(p.numel() for p in model.parameters()), rel=0.01
+    )
+    # malloc keeps some more or less from run to run; real trainings scatter so too
+    assert live.host.peak_rss == pytest.approx(text.host.peak_rss, rel=0.1)
+    assert live.own_peak < 2**30
+    assert layers[0].weight.equal(before)
+    done = run_peakmem("predict", "--device", "cpu", "dense:2048-2048-2048-10", "--batch", "64", "--json", "-")
+    assert done.json["host"]["peak_rss"] == pytest.approx(text.host.peak_rss, rel=0.1)
+
+
+def test_what_can_not_be_trained_on_the_cpu_is_said_as_it_is_for_a_gpu():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(peakmem.PeakmemError, match="can't be trained with inputs 2 x 5 float32: mat1 and mat2 shapes"):
+        peakmem.predict(torch.nn.Linear(4, 4), (5,), batch=2, device="cpu")
+    with pytest.raises(peakmem.PeakmemError, match="--cuda-graphs is not for training on the CPU"):
+        peakmem.predict(torch.nn.Linear(4, 4), (4,), batch=2, device="cpu", cuda_graphs=True)
+    with pytest.raises(peakmem.PeakmemError, match="--gpu says nothing about training on the CPU"):
+        peakmem.predict("dense:4-4", batch=2, device="cpu", gpu="t4")
+    with pytest.raises(peakmem.PeakmemError, match="is for models of PyTorch"):
+        peakmem.predict("keras:nets.py:build", batch=2, device="cpu")
 
 
 WATCHED = """

@@ -50,3 +50,25 @@ def test_a_limit_that_is_too_small():
     done = run_peakmem("predict", "--device", "cpu", "--memory", "200MiB", "dense:1000-100-10", "--batch", "256")
     assert done.code == 1
     assert "does not fit" in done.out
+
+
+FUNCTIONS = """
+from torch import nn
+
+def narrow():
+    return nn.Sequential(nn.Linear(10, 100), nn.ReLU(), nn.Linear(100, 10))
+
+def broken():
+    raise ValueError("no such layer")
+"""
+
+
+def test_a_model_that_cant_be_trained(script):
+    path = script(FUNCTIONS, "nets.py")
+    words = ("predict", "--device", "cpu", "--batch", "4", "--input", "11")
+    wrong = run_peakmem(*words, f"{path}:narrow")
+    assert wrong.code == 2 and not wrong.out
+    assert "can't be trained with inputs 4 x 11 float32: mat1 and mat2 shapes" in wrong.err and "--input" in wrong.err
+    broken = run_peakmem(*words, f"{path}:broken")
+    assert broken.code == 3 and not broken.out
+    assert "could not be built: ValueError: no such layer" in broken.err and "predict.py" not in broken.err

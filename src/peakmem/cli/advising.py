@@ -11,7 +11,6 @@ from peakmem.advise.advising import Advising
 from peakmem.advise.knobs import LORA_RANK, Knob
 from peakmem.advise.trials import Trial, Trials
 from peakmem.cli.plain import text_console
-from peakmem.cli.running import INTERRUPTED
 from peakmem.cli.solving import asked, planned, showing
 from peakmem.cli.subject import ModelSubject, Prepared, ScriptSubject, Subject
 from peakmem.errors import ExitCode, PeakmemError
@@ -19,11 +18,12 @@ from peakmem.files import check_writable, write_json
 from peakmem.forecast.model import Gpu
 from peakmem.report.advising import print_advised
 from peakmem.session.launching import alloc_conf_in_force
+from peakmem.workload.optimizers import DEFAULT_OPTIMIZER
 from peakmem.workload.resolving import draws_for_nothing
-from peakmem.workload.training import DEFAULT_OPTIMIZER, installed
+from peakmem.workload.training import installed
 
 if TYPE_CHECKING:
-    from peakmem.cli.predicting import PredictOptions
+    from peakmem.cli.predict_options import PredictOptions
 
 SCHEMA = "peakmem/advise/1"
 _BATCH = re.compile(r"(env:)?([A-Za-z_][A-Za-z0-9_-]*)=(\d+)")
@@ -66,12 +66,12 @@ def advise(options: dict[str, Any]) -> int:
                     interrupted = True
             advised = advising.result()
     if advised is None:
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     if options["json_target"] is not None:
         write_json({"schema": SCHEMA, "results": [advised]}, options["json_target"], force=options["force"])
     print_advised(advised, text_console(to_stderr=options["json_target"] == "-"))
     if interrupted:
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     return ExitCode.FITS if advised.fits_already or advised.plan is not None else ExitCode.DOES_NOT_FIT
 
 

@@ -10,7 +10,6 @@ from peakmem.cli.forecasting import Made, make_forecast
 from peakmem.cli.plain import text_console
 from peakmem.cli.planning import estimate, plan_run
 from peakmem.cli.progress import RunProgress
-from peakmem.cli.running import INTERRUPTED
 from peakmem.cli.solving import asked, run_options
 from peakmem.cli.subject import Subject
 from peakmem.errors import ExitCode, PeakmemError
@@ -43,7 +42,7 @@ def check(options: dict[str, Any]) -> int:
         made = _made(options, subject)
         now = baseline_of(made.forecast, made.trace, command=_command(subject))
     if made.ended.interrupted:
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     screen = text_console(to_stderr=options["json_target"] == "-")
     if update:
         write_json(now, target, force=True)

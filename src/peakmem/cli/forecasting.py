@@ -41,6 +41,19 @@ class Progress(Protocol):
         """Take a line that the command printed."""
 
 
+class Silent:
+    """Shows nothing of what is being done."""
+
+    def say(self, text: str) -> None:
+        """Show nothing."""
+
+    def line(self, line: dict[str, Any]) -> None:
+        """Show nothing."""
+
+    def printed(self, line: str) -> None:
+        """Show nothing."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Made:
     """A forecast and what it was made of.

@@ -6,14 +6,15 @@ from typing import Any
 
 import click
 
+from peakmem.cli.shared_options import BUILD_ON_DEVICE, DEVICE, GPU, MEMORY, card_options, result_options
+
 
 @click.command(
     epilog="Exit codes: 0 it fits (a checkpoint: nothing excludes it), 1 it does not fit, 2 bad input, "
     "3 the model's own code failed, 130 interrupted.",
 )
 @click.argument("what")
-@click.option("--device", type=click.Choice(["gpu", "cpu"]), default="gpu", show_default=True,
-              help="What it trains on: a card, or the processor and the host's memory.")  # fmt: skip
+@DEVICE
 @click.option("-b", "--batch", type=click.IntRange(min=1), metavar="B", help="Samples in one forward pass.")
 @click.option("--input", "shape", metavar="SHAPE", help="Shape of one sample, such as 3x224x224. [the model's own]")
 @click.option("--tokens", type=click.IntRange(min=1), metavar="N", help="Length of a sequence of tokens.")
@@ -70,41 +71,12 @@ import click
 @click.option("--cuda-graphs", is_flag=True, help="Capture forward and backward pass in a CUDA graph; replay it.")
 @click.option("--print-script", is_flag=True, help="Print the training script that would be run, and run nothing.")
 @click.option("--save-script", metavar="FILE", help="Keep the training script: it runs on a real GPU as it is.")
-@click.option("--gpu", metavar="NAME", help="The card: 4090, a100-80, t4, ... (peakmem gpus lists them). [A100 80GB]")
-@click.option("--memory", metavar="SIZE", help="Total memory of the card instead of its own, such as 24GiB.")
+@GPU
+@MEMORY
 @click.option("--steps", default="auto", show_default=True, metavar="N|auto", help="Optimizer steps to watch.")
-@click.option("--alloc-conf", metavar="STR", help="Value of PYTORCH_CUDA_ALLOC_CONF.")
-@click.option("--context", metavar="SIZE", help="What the CUDA context takes, where you have measured it.")
-@click.option(
-    "--cudnn",
-    type=click.Choice(["likely", "own", "least"]),
-    default="likely",
-    show_default=True,
-    help="Convolution plans: see docs/fidelity.md.",
-)
-@click.option("--no-range", is_flag=True, help="Skip the further runs that give convolutional results a range.")
-@click.option("--build-on-device", is_flag=True, help="Make the parameters on the GPU straight away.")
-@click.option(
-    "--ranks-per-node",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Processes that will train on one node, for host memory. [1]",
-)
-@click.option(
-    "--format",
-    "scheduler",
-    type=click.Choice(["slurm", "kubernetes", "docker", "lsf"]),
-    help="Print what to request of a scheduler; the report goes to standard error.",
-)
-@click.option(
-    "--margin",
-    metavar="SIZE|SHARE",
-    help="With --format: host memory to request beyond the forecast, such as 10% or 2GiB. [what is uncertain]",
-)
-@click.option("--json", "json_target", metavar="FILE", help="Write the forecast as JSON; - is standard output.")
-@click.option("--save", "save_target", metavar="FILE", help="Write the trace to a file.")
-@click.option("--force", is_flag=True, help="Write over files that exist.")
-@click.option("--timeout", type=float, metavar="SECONDS", help="Give up after this time.")
+@card_options
+@BUILD_ON_DEVICE
+@result_options
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
     """Say what training a model takes, from its name and a batch size.
@@ -121,6 +93,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     The model is built and trained for a few steps on a virtual GPU by a plain training script, which --print-script
     shows. Nothing is downloaded, and no code that comes with a model is run.
     """
-    from peakmem.cli.predicting import PredictOptions, predict
+    from peakmem.cli.predict_options import PredictOptions
+    from peakmem.cli.predicting import predict
 
     ctx.exit(predict(PredictOptions(**options)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peakmem.cli.forecasting import make_forecast
+from peakmem.cli.generated import on_disk
 from peakmem.cli.planning import estimate, plan_run
 from peakmem.errors import ExitCode
 from peakmem.files import write_json
@@ -27,7 +27,7 @@ from peakmem.workload.training import Training
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from peakmem.cli.predicting import PredictOptions
+    from peakmem.cli.predict_options import PredictOptions
 
 STEPS = 3
 LEFT_OUT = ("activations", "inputs", "workspaces")
@@ -40,10 +40,9 @@ def predict_checkpoint(options: PredictOptions, training: Training) -> int:
     Raises:
         PeakmemError: it can't be read, or an option needs the architecture.
     """
+    from peakmem.cli.ending import exit_code
     from peakmem.cli.plain import text_console
-    from peakmem.cli.predicting import without_folder
     from peakmem.cli.progress import RunProgress
-    from peakmem.cli.running import exit_code
     from peakmem.report.terminal import print_forecast
 
     path = Path(options.what)
@@ -54,13 +53,8 @@ def predict_checkpoint(options: PredictOptions, training: Training) -> int:
         return ExitCode.FITS
     started = time.monotonic()
     held = _Held()
-    with (
-        tempfile.TemporaryDirectory(prefix="peakmem-predict-") as folder,
-        RunProgress("hide", (options.what,)) as shown,
-    ):
-        file = Path(options.save_script or Path(folder, "predict.py"))
-        file.write_text(script, encoding="utf-8")
-        run = replace(options.run(str(file)), steps="all")
+    with on_disk(script, keep=options.save_script) as file, RunProgress("hide", (options.what,)) as shown:
+        run = replace(options.run(), command=file.command, steps="all")
         plan, card = plan_run(run)
         held.say, held.line = shown.say, shown.line
         made = make_forecast(
@@ -73,7 +67,7 @@ def predict_checkpoint(options: PredictOptions, training: Training) -> int:
         )
     described = _described(checkpoint, training)
     forecast = replace(
-        without_folder(made.forecast, folder),
+        file.named(made.forecast),
         command=("peakmem", "predict", options.what),
         left_out=LEFT_OUT,
         notes=(_ACTIVATIONS, *checkpoint.notes, *made.forecast.notes),
@@ -130,7 +124,7 @@ def _print(checkpoint: Checkpoint, described: dict[str, str], held: _Held, scree
     from rich.padding import Padding
     from rich.table import Table
 
-    from peakmem.cli.predicting import print_workload
+    from peakmem.cli.describing import print_workload
 
     print_workload(described, screen)
     ways = ways_of_loading(checkpoint)

@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from peakmem.cli.describing import Collecting, describe, print_workload
+from peakmem.cli.ending import exit_code, print_ending
 from peakmem.cli.forecasting import Progress
+from peakmem.cli.generated import Written, on_disk, write_training
 from peakmem.cli.plain import text_console
 from peakmem.cli.planning import RunOptions
-from peakmem.cli.predicting import (
-    Collecting,
-    PredictOptions,
-    describe,
-    plainer,
-    print_workload,
-    script_folder,
-    steps_to_run,
-    written,
-)
 from peakmem.cli.progress import RunProgress
 from peakmem.cli.requesting import keeps_stdout, print_request
-from peakmem.cli.running_cpu import exit_code_of, forecast_on_cpu, limit_of, plan_on_cpu
+from peakmem.cli.running_cpu import forecast_on_cpu, limit_of, plan_on_cpu
+from peakmem.cli.untrainable import plainer, untrainable
 from peakmem.errors import ExitCode, PeakmemError
 from peakmem.files import write_json
 from peakmem.report.cpu import print_cpu_forecast
 from peakmem.session.running import Ended
 from peakmem.workload.keras.naming import is_keras
-from peakmem.workload.model import Workload
 from peakmem.workload.resolving import is_checkpoint
 
 if TYPE_CHECKING:
+    from peakmem.cli.predict_options import PredictOptions
     from peakmem.forecast.cpu import CpuForecast
-    from peakmem.workload.keras.training import Compiled
-    from peakmem.workload.training import Training
 
 
 def predict_on_cpu(options: PredictOptions) -> int:
@@ -51,50 +41,40 @@ def predict_on_cpu(options: PredictOptions) -> int:
             f"--device cpu is for PyTorch models with an architecture, which {options.what} is not",
             hint="peakmem run --device cpu takes a script, of Keras on torch too",
         )
-    script, workload, training = written(options, steps=steps_to_run(options.steps))
+    written = write_training(options)
     if options.print_script:
-        click.echo(script, nl=False)
+        click.echo(written.script, nl=False)
         return ExitCode.FITS
     with RunProgress("hide", (options.what,)) as progress:
-        forecast, ended = forecast_script_on_cpu(
-            script, workload, training, options.run("predict.py"), progress, what=options.what, keep=options.save_script
-        )
+        forecast, ended = forecast_script_on_cpu(written, options.run(), progress, keep=options.save_script)
     if options.json_target is not None:
         write_json(forecast, options.json_target, force=options.force)
     screen = text_console(to_stderr=keeps_stdout(options.scheduler, options.json_target))
     print_workload(forecast.workload or {}, screen)
     print_cpu_forecast(forecast, screen)
-    if forecast.error is not None:
-        screen.print("\n ".join(["", *ended.last_lines[-12:]]), markup=False, style="dim")
-    elif options.scheduler is not None:
+    print_ending(forecast, ended, screen)
+    if options.scheduler is not None and forecast.error is None:
         print_request(forecast, options.scheduler, options.margin)
-    return exit_code_of(forecast, ended)
+    return exit_code(forecast, ended)
 
 
 def forecast_script_on_cpu(
-    script: str,
-    workload: Workload,
-    training: Training | Compiled,
-    options: RunOptions,
-    progress: Progress,
-    *,
-    what: str,
-    keep: str | None = None,
+    written: Written, options: RunOptions, progress: Progress, *, keep: str | None = None
 ) -> tuple[CpuForecast, Ended]:
-    """Run a script that `write_script` wrote for the CPU, and make its forecast.
+    """Run a training script on the CPU, and make its forecast; `predicting.forecast_script` does so for a GPU.
 
     Raises:
         PeakmemError: the model can't be trained so.
     """
     started = time.monotonic()
     collected = Collecting(progress)
-    with script_folder(keep) as folder:
-        path = Path(keep) if keep else Path(folder, "predict.py")
-        path.write_text(script, encoding="utf-8")
-        plan = plan_on_cpu(replace(options, command=(sys.executable, str(path))))
+    with on_disk(written.script, keep=keep) as file:
+        plan = plan_on_cpu(replace(options, command=file.command))
         try:
             forecast, ended = forecast_on_cpu(plan, limit=limit_of(options.memory), progress=collected, started=started)
         except PeakmemError as error:
-            raise plainer(error, workload) from error
-    forecast = replace(forecast, command=("peakmem", "predict", what), workload=describe(workload, training, collected))
-    return forecast, ended
+            raise plainer(error, written.workload) from error
+    if forecast.error is not None and not forecast.host.steps:
+        raise untrainable(forecast.error, ended, written.workload, collected)
+    described = describe(written.workload, written.training, collected)
+    return replace(file.named(forecast), command=("peakmem", "predict", written.what), workload=described), ended

@@ -10,7 +10,7 @@ from peakmem.units import format_size
 from peakmem.workload.jax.analysis import PREFIX, JaxMemory, JaxRoom, analyse, room_on
 
 if TYPE_CHECKING:
-    from peakmem.cli.predicting import PredictOptions
+    from peakmem.cli.predict_options import PredictOptions
     from peakmem.vgpu.catalogue import Device
 
 

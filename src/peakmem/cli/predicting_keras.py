@@ -8,7 +8,7 @@ from peakmem.errors import PeakmemError
 from peakmem.workload.keras.training import WITHOUT_MEANING, Compiled, compiled
 
 if TYPE_CHECKING:
-    from peakmem.cli.predicting import PredictOptions
+    from peakmem.cli.predict_options import PredictOptions
 
 
 def compiled_of(options: PredictOptions) -> Compiled:

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from peakmem.cli.ending import exit_code, print_ending
 from peakmem.cli.forecasting import Made, make_forecast
 from peakmem.cli.plain import text_console
 from peakmem.cli.planning import RunOptions, estimate, plan_run
 from peakmem.cli.progress import RunProgress
 from peakmem.cli.requesting import check_scheduler, keeps_stdout, print_request
-from peakmem.errors import ExitCode, PeakmemError
+from peakmem.errors import PeakmemError
 from peakmem.files import check_writable, write_json
 from peakmem.forecast.explain import explain
-from peakmem.forecast.model import Forecast
 from peakmem.report.explain import print_explanation
 from peakmem.report.terminal import print_forecast
-from peakmem.session.running import Ended
 from peakmem.trace.file import write_trace
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-INTERRUPTED = 130
 
 
 def run(options: RunOptions) -> int:
@@ -49,9 +45,11 @@ def run(options: RunOptions) -> int:
             progress=progress,
             started=started,
         )
-    _report(made.forecast, made.ended, options)
+    screen = text_console(to_stderr=keeps_stdout(options.scheduler, options.json_target))
+    print_forecast(made.forecast, screen)
+    print_ending(made.forecast, made.ended, screen, output=options.output)
     if options.explain:
-        _explain(made, text_console(to_stderr=keeps_stdout(options.scheduler, options.json_target)))
+        _explain(made, screen)
     if options.scheduler is not None and made.forecast.error is None:
         print_request(made.forecast, options.scheduler, options.margin)
     _write(made, options)
@@ -74,15 +72,6 @@ def _write(made: Made, options: RunOptions) -> None:
         raise problem
 
 
-def _report(forecast: Forecast, ended: Ended, options: RunOptions) -> None:
-    screen = text_console(to_stderr=keeps_stdout(options.scheduler, options.json_target))
-    print_forecast(forecast, screen)
-    if options.output not in ("hide", "show"):
-        screen.print(f" the script's output ({ended.lines} lines) is in {Path(options.output)}", style="dim")
-    if forecast.error is not None:
-        screen.print("\n ".join(["", *ended.last_lines[-12:]]), markup=False, style="dim")
-
-
 def _explain(made: Made, screen: Console) -> None:
     framework = made.forecast.framework
     explained = explain(made.recording, made.trace) if made.trace is not None and not framework else None
@@ -92,12 +81,3 @@ def _explain(made: Made, screen: Console) -> None:
         screen.print(" --explain: no layer with weights ran on the GPU: there is nothing to count", style="dim")
     else:
         print_explanation(explained, made.forecast, screen)
-
-
-def exit_code(forecast: Forecast, ended: Ended) -> int:
-    """The exit code that tells how a run ended."""
-    if ended.interrupted:
-        return INTERRUPTED
-    if forecast.error is not None:
-        return ExitCode.SCRIPT_FAILED
-    return ExitCode.DOES_NOT_FIT if forecast.verdict == "does_not_fit" else ExitCode.FITS

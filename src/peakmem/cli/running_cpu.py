@@ -5,19 +5,20 @@ from __future__ import annotations
 import resource
 import time
 from dataclasses import replace
-from pathlib import Path
 
+from peakmem.cli.ending import exit_code, print_ending
 from peakmem.cli.forecasting import Progress
 from peakmem.cli.plain import text_console
 from peakmem.cli.planning import RunOptions, checked_steps
 from peakmem.cli.progress import RunProgress
 from peakmem.cli.requesting import check_scheduler, keeps_stdout, print_request
-from peakmem.errors import ExitCode, PeakmemError
+from peakmem.errors import PeakmemError
 from peakmem.files import check_writable, write_json
 from peakmem.forecast.cpu import CpuForecast
 from peakmem.forecast.cpu_build import build_cpu_forecast
+from peakmem.forecast.model import ScriptError
 from peakmem.host.library import probe_cpu
-from peakmem.host.limits import Limit, limits_of
+from peakmem.host.limits import Limit, limits_of, own_peak
 from peakmem.report.cpu import print_cpu_forecast
 from peakmem.session.command import interpreter, resolve
 from peakmem.session.failing import nothing_seen_on_cpu
@@ -39,6 +40,8 @@ _OF_CARDS = {
     "ranks_per_node": "--ranks-per-node",
 }
 
+_NO_GPU = "with --device cpu a script finds no GPU: let its own settings choose the CPU, or leave --device cpu out"
+
 
 def run_on_cpu(options: RunOptions) -> int:
     """Run, report, and give the exit code.
@@ -56,24 +59,12 @@ def run_on_cpu(options: RunOptions) -> int:
         forecast, ended = forecast_on_cpu(plan, limit=limit, progress=progress, started=started)
     screen = text_console(to_stderr=keeps_stdout(options.scheduler, options.json_target))
     print_cpu_forecast(forecast, screen)
-    if options.output not in ("hide", "show"):
-        screen.print(f" the script's output ({ended.lines} lines) is in {Path(options.output)}", style="dim")
-    if forecast.error is not None:
-        screen.print("\n ".join(["", *ended.last_lines[-12:]]), markup=False, style="dim")
+    print_ending(forecast, ended, screen, output=options.output)
     if options.scheduler is not None and forecast.error is None:
         print_request(forecast, options.scheduler, options.margin)
     if options.json_target is not None:
         write_json(forecast, options.json_target, force=options.force)
-    return exit_code_of(forecast, ended)
-
-
-def exit_code_of(forecast: CpuForecast, ended: Ended) -> int:
-    """The exit code that tells how a run on the CPU ended."""
-    if ended.interrupted:
-        return ExitCode.INTERRUPTED
-    if forecast.error is not None:
-        return ExitCode.SCRIPT_FAILED
-    return ExitCode.DOES_NOT_FIT if forecast.verdict == "does_not_fit" else ExitCode.FITS
+    return exit_code(forecast, ended)
 
 
 def plan_on_cpu(options: RunOptions) -> CpuRun:
@@ -124,9 +115,10 @@ def forecast_on_cpu(
         PeakmemError: nothing was seen that could be reported on.
     """
     started = time.monotonic() if started is None else started
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    # What the kernel tells of a child begins with what we had when it was made (exec does not forget it).
+    before = max(own_peak(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
     ended = launch_on_cpu(plan, on_progress=progress.line, on_line=progress.printed, on_build=progress.say)
-    highest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    highest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     recording = ended.outcome.main()
     if recording is None:
         raise nothing_seen_on_cpu(ended, plan.command, timeout=plan.timeout)
@@ -139,14 +131,21 @@ def forecast_on_cpu(
         limit=limit,
         processes=ended.taped.processes if ended.taped is not None else (),
         # The tape looks now and then; the kernel knows what a process took in its last moment too.
-        ended_peak=highest * 1024 if highest > before else 0,
+        ended_peak=highest if highest > before else 0,
         exit_code=0 if stopped_early else ended.exit_code,
         seconds=round(time.monotonic() - started, 2),
     )
     if stopped_early:
         how = "interrupted" if ended.interrupted else f"stopped after {plan.timeout:g} s"
         forecast = replace(forecast, error=None, notes=(f"{how}: this is what was seen until then", *forecast.notes))
-    if not recording["steps"]:
+    if forecast.error is not None and _asks_for_a_gpu(forecast.error):
+        forecast = replace(forecast, notes=(*forecast.notes, _NO_GPU))
+    elif forecast.error is None and not recording["steps"]:
         note = "no optimizer stepped: this is what the command takes without a training step"
         forecast = replace(forecast, notes=(note, *forecast.notes))
     return forecast, ended
+
+
+def _asks_for_a_gpu(error: ScriptError) -> bool:
+    """Whether a script failed since PyTorch found no GPU, as with --device cpu it never does."""
+    return "NVIDIA driver" in error.message or "No CUDA GPUs are available" in error.message

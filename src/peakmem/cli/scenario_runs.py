@@ -12,7 +12,6 @@ from peakmem.advise.lengths import read_lengths
 from peakmem.advise.scenarios import MARK, Asked, Scenario, ScenarioScript, plain_script, scenario_scripts
 from peakmem.advise.trials import AT_A_TIME, Trial, Trials
 from peakmem.cli.plain import text_console
-from peakmem.cli.running import INTERRUPTED
 from peakmem.cli.solving import asked, planned, showing
 from peakmem.cli.subject import ModelSubject, Prepared
 from peakmem.errors import ExitCode, PeakmemError
@@ -54,7 +53,7 @@ def scenarios(options: dict[str, Any]) -> int:
     if rows:
         print_scenarios(subject.title, runs.device, rows, text_console(to_stderr=options["json_target"] == "-"))
     if interrupted:
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     return ExitCode.DOES_NOT_FIT if any(row.fits is False for row in rows) else ExitCode.FITS
 
 

@@ -13,7 +13,6 @@ from peakmem.advise.trials import ContextOf, Trial, Trials
 from peakmem.advise.varying import Vary
 from peakmem.cli.plain import text_console
 from peakmem.cli.planning import RunOptions, estimate, plan_run
-from peakmem.cli.running import INTERRUPTED
 from peakmem.cli.subject import Prepared, Subject, subject_of
 from peakmem.errors import ExitCode, PeakmemError
 from peakmem.files import check_writable, write_json
@@ -115,5 +114,5 @@ def _largest(options: dict[str, Any], subject: Subject, vary: Vary) -> int:
         write_json({"schema": SCHEMA, "results": [solved]}, options["json_target"], force=options["force"])
     print_solved(solved, text_console(to_stderr=options["json_target"] == "-"))
     if interrupted:
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     return ExitCode.DOES_NOT_FIT if solved.largest is None else ExitCode.FITS

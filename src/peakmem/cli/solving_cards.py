@@ -8,7 +8,6 @@ from typing import Any
 from peakmem.advise.cards import CardSearch
 from peakmem.advise.trials import Trial, Trials
 from peakmem.cli.plain import text_console
-from peakmem.cli.running import INTERRUPTED
 from peakmem.cli.solving import SCHEMA, planned, showing
 from peakmem.cli.subject import Subject
 from peakmem.errors import ExitCode, PeakmemError
@@ -38,5 +37,5 @@ def smallest_card(options: dict[str, Any], subject: Subject) -> int:
         write_json({"schema": SCHEMA, "results": [found]}, options["json_target"], force=options["force"])
     print_cards(found, text_console(to_stderr=options["json_target"] == "-"))
     if found.interrupted:
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     return ExitCode.DOES_NOT_FIT if found.smallest is None else ExitCode.FITS

@@ -18,7 +18,7 @@ from peakmem.errors import PeakmemError
 from peakmem.workload.resolving import names_a_function
 
 if TYPE_CHECKING:
-    from peakmem.cli.predicting import PredictOptions
+    from peakmem.cli.predict_options import PredictOptions
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 _VARIED = ("batch", "tokens", "accumulate", "lora")
@@ -182,12 +182,12 @@ class ModelSubject:
 
     def written(self, options: PredictOptions, label: str) -> Prepared:
         """The script for some options, under a label."""
-        from peakmem.cli.predicting import MOST_STEPS, written
+        from peakmem.cli.generated import MOST_STEPS, write_training
         from peakmem.workload.resolving import draws_for_nothing, is_checkpoint
 
         if is_checkpoint(options.what):
             raise PeakmemError(f"{options.what} is a checkpoint, which can't be trained without its architecture")
-        script, _, _ = written(options, steps=MOST_STEPS)
+        script = write_training(replace(options, steps=str(MOST_STEPS))).script
         path = self.folder / (f"{label}.py" if label else "train.py")
         path.write_text(script, encoding="utf-8")
         return Prepared(
@@ -217,7 +217,7 @@ def subject_of(
         if not words:
             raise PeakmemError("there is nothing to run", hint="give a command, or a model: torchvision:resnet50")
         return ScriptSubject(words=words, module=module)
-    from peakmem.cli.predicting import PredictOptions
+    from peakmem.cli.predict_options import PredictOptions
 
     names = {field.name for field in dataclasses.fields(PredictOptions)}
     values = {**predicting, **{name: value for name, value in shared.items() if name in names}, "what": words[0]}

@@ -22,14 +22,13 @@ from peakmem.report.replays import name_of
 from peakmem.report.tuning import Verified, print_tuning, tuning_as_json
 from peakmem.session.failing import nothing_seen
 from peakmem.session.launching import Run, alloc_conf_in_force, launch
+from peakmem.session.printed import last_words
 from peakmem.trace.load import load_torch_trace, other_allocator
 from peakmem.trace.model import Trace
 from peakmem.trace.recording import read_recording
 from peakmem.trace.replay import Replay
 from peakmem.vgpu.probe import TorchFacts, probe
 from peakmem.vgpu.tensorflow import TensorflowFacts
-
-INTERRUPTED = 130
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,7 +79,7 @@ def tune(options: TuneOptions) -> int:
         return _tune(options)
     except KeyboardInterrupt:
         Console(stderr=True, highlight=False).print("peakmem: interrupted before anything was found")
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
 
 
 def _tune(options: TuneOptions) -> int:
@@ -116,7 +115,7 @@ def _tune(options: TuneOptions) -> int:
 
 def _exit_code(found: Found, judgement: Judgement) -> int:
     if found.stopped:
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     return ExitCode.DOES_NOT_FIT if judgement.outcome is Outcome.TOO_LITTLE else ExitCode.FITS
 
 
@@ -171,7 +170,7 @@ def _watched(options: TuneOptions) -> _Subject:
             error = recording["error"]
             raise PeakmemError(
                 f"the script failed: {error['type']}: {error['message']}",
-                hint="\n".join(ended.last_lines[-12:]),
+                hint="\n".join(last_words(ended.last_lines)),
                 exit_code=ExitCode.SCRIPT_FAILED,
             )
         context = card.context

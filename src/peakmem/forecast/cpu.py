@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from peakmem.forecast.host import Host
 from peakmem.forecast.model import Assumption, ScriptError, Verdict
@@ -48,3 +49,9 @@ class CpuForecast:
     workload: dict[str, str] | None = None
     seconds: float = 0.0
     own_peak: int = 0
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What IPython and a notebook show: the report that `peakmem run --device cpu` prints."""
+        from peakmem.report.cpu import cpu_forecast_text  # only when somebody asks: data flows to reports, not back
+
+        printer.text(cpu_forecast_text(self))

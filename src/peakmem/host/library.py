@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from peakmem.errors import PeakmemError
-from peakmem.vgpu.build import Library, ensure_library
-from peakmem.vgpu.probe import find_interpreter, look
+from peakmem.vgpu.build import ensure_library
+from peakmem.vgpu.compiling import Library
+from peakmem.vgpu.probe import check_machine, find_interpreter, look, torch_of
 
 HOST = Library(
     name="libpeakmem_host.so",
@@ -57,24 +58,14 @@ def read_cpu_facts(found: Mapping[str, object], *, python: Path) -> CpuFacts:
     Raises:
         PeakmemError: memory of training on the CPU can't be forecast there.
     """
-    system, machine = str(found["system"]), str(found["machine"])
-    if system != "Linux":
-        name = "macOS" if system == "Darwin" else system
-        raise PeakmemError(
-            f"--device cpu works on Linux only, and this is {name}",
-            hint="run peakmem in a Linux container, in WSL or on a Linux machine like the one that will train",
-        )
-    if machine not in ("x86_64", "aarch64"):
-        raise PeakmemError(f"--device cpu works on x86-64 and aarch64 machines, and this is {machine}")
+    machine = check_machine(found, what="--device cpu", elsewhere="on a Linux machine like the one that will train")
     name, version = _pair(found.get("libc"))
     if name != "glibc":
         raise PeakmemError(
             f"{python} does not use glibc, whose malloc decides what memory a process keeps (musl, as on Alpine?)",
             hint="use a Python for glibc, such as the images python:3.12-slim",
         )
-    torch = found["torch"]
-    if not isinstance(torch, dict):
-        raise PeakmemError(f"{python} has no torch", hint=f"pip install torch, into {python}")
+    torch = torch_of(found, python=python, hint="pip install torch")
     if not any("libtorch_cpu.so" in name for name in torch["libraries"]):
         raise PeakmemError(f"torch {torch['version']} of {python} has no libtorch_cpu.so", hint="pip install torch")
     if not _calls_gomp(Path(str(torch["folder"])) / "lib" / "libtorch_cpu.so"):

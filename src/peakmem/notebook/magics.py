@@ -22,7 +22,8 @@ from peakmem.session.failing import NO_GPU_USED
 from peakmem.session.inside.cells import python_of
 
 if TYPE_CHECKING:
-    from peakmem.forecast.model import Forecast
+    from peakmem.forecast.cpu import CpuForecast
+from peakmem.forecast.model import Forecast
 
 FROM_START = "--from-start"
 USAGE = """%peakmem predict torchvision:resnet50 --batch 64 --gpu t4   any command, as in a terminal
@@ -40,7 +41,7 @@ class PeakmemMagics(Magics):  # type: ignore[misc]
     """`%peakmem` and `%%peakmem`."""
 
     @line_cell_magic  # type: ignore[untyped-decorator]
-    def peakmem(self, line: str, cell: str | None = None) -> Forecast | None:
+    def peakmem(self, line: str, cell: str | None = None) -> Forecast | CpuForecast | None:
         """Run a command of peakmem, or with `%%` the cell on a virtual GPU; `%peakmem` alone tells how."""
         try:
             words = shlex.split(line)
@@ -55,7 +56,7 @@ class PeakmemMagics(Magics):  # type: ignore[misc]
         except ValueError as error:  # an open quote
             raise UsageError(f"%peakmem {line}: {error}") from None
 
-    def _run_line(self, words: list[str]) -> Forecast | None:
+    def _run_line(self, words: list[str]) -> Forecast | CpuForecast | None:
         if words[0] == "predict":
             name = next((word for word in words[1:] if word in self.shell.user_ns and word.isidentifier()), None)
             if name is not None:

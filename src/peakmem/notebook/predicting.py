@@ -6,12 +6,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from peakmem.api import shipped_workload, train_workload
+from peakmem.api import train_workload
 from peakmem.errors import PeakmemError
+from peakmem.forecast.cpu import CpuForecast
 from peakmem.forecast.model import Forecast
+from peakmem.workload.shipping import shipped_workload
 
 
-def predict_live(name: str, model: Any, arguments: list[str]) -> Forecast:
+def predict_live(name: str, model: Any, arguments: list[str]) -> Forecast | CpuForecast:
     """What training a model of the notebook takes.
 
     Args:
@@ -25,18 +27,13 @@ def predict_live(name: str, model: Any, arguments: list[str]) -> Forecast:
     import click
 
     from peakmem.cli.predict import command
-    from peakmem.cli.predicting import PredictOptions
+    from peakmem.cli.predict_options import PredictOptions
 
     try:
         context = command.make_context("%peakmem predict", [name, *arguments])
     except click.ClickException as error:
         raise PeakmemError(error.format_message(), hint="%peakmem predict --help lists the options") from None
     options = PredictOptions(**context.params)
-    if options.device == "cpu":
-        raise PeakmemError(
-            "a model of the notebook can be asked about for a GPU only",
-            hint="for the CPU name a function that builds it, in a file: %peakmem predict --device cpu nets.py:build",
-        )
     with tempfile.TemporaryDirectory(prefix="peakmem-predict-") as folder:
         workload = shipped_workload(Path(folder), model, options.request(), None, None, None)
-        return train_workload(workload, options.training(), options.run("predict.py"), name)
+        return train_workload(workload, options.training(), options.run(), name)

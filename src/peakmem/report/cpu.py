@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from peakmem.forecast.cpu import CpuForecast
 from peakmem.forecast.host import Host
-from peakmem.report.wording import VERDICT_WORDS, times
+from peakmem.report.pieces import (
+    VERDICT_STYLES,
+    addend,
+    failure,
+    plain_text,
+    print_parts,
+    remarks,
+    statement_table,
+    step_name,
+    steps_shown,
+    steps_table,
+)
+from peakmem.report.wording import VERDICT_WORDS
 from peakmem.units import format_size
 
-_VERDICT_STYLES = {"fits": "bold green", "tight": "bold yellow", "does_not_fit": "bold red"}
 _PHASES = ("forward", "backward", "optimizer")
-MOST_STEPS_SHOWN = 6
 _SHORT = {"activation or temporary": "other"}
 _BY_HAND = ("parameter", "gradient", "optimizer state")
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -27,20 +36,19 @@ def print_cpu_forecast(forecast: CpuForecast, console: Console) -> None:
     if forecast.host.steps:
         parts += [_steps(forecast), Text()]
     parts += [*_course(forecast.host), *_remarks(forecast)]
-    with console.capture() as capture:
-        console.print(Padding(Group(*parts), (1, 0, 0, 1), expand=False))
-    console.file.write("".join(line.rstrip() + "\n" for line in capture.get().splitlines()))
+    print_parts(parts, console)
+
+
+def cpu_forecast_text(forecast: CpuForecast) -> str:
+    """A forecast as `print_cpu_forecast` prints it to a file, 80 columns wide."""
+    return plain_text(lambda console: print_cpu_forecast(forecast, console))
 
 
 def _headline(forecast: CpuForecast) -> Text:
     text, host = Text(), forecast.host
     if forecast.error is not None:
-        where = f" at {forecast.error.line}" if forecast.error.line else ""
-        text.append(f"the script failed{where}\n", style="bold red")
-        text.append(f"{forecast.error.type}: {forecast.error.message}\n")
-        text.append(f"until then: {format_size(host.peak_rss)} resident", style="dim")
-        return text
-    text.append(VERDICT_WORDS[forecast.verdict], style=_VERDICT_STYLES[forecast.verdict])
+        return failure(forecast.error, f"{format_size(host.peak_rss)} resident")
+    text.append(VERDICT_WORDS[forecast.verdict], style=VERDICT_STYLES[forecast.verdict])
     taken = host.peak_rss if host.tree_rss is None else host.tree_rss
     if host.limit is not None:
         text.append(f" in {format_size(host.limit)} ({host.limit_name})")
@@ -54,14 +62,10 @@ def _headline(forecast: CpuForecast) -> Text:
 
 
 def _statement(host: Host) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column(justify="right", style="dim")
-    table.add_column(style="dim")
+    table = statement_table()
     for index, part in enumerate(host.parts):
-        sign = "+ " if index else ""
-        table.add_row(part.name, f"{sign}{format_size(part.bytes)}", f"{part.bytes:,}", f"{part.note}, {part.source}")
+        shown = addend(part.bytes) if index else format_size(part.bytes)
+        table.add_row(part.name, shown, f"{part.bytes:,}", f"{part.note}, {part.source}")
         if part.name == "tensors":
             for role in host.roles:
                 name = f"  {_SHORT.get(role.name, role.name)}"
@@ -73,19 +77,15 @@ def _statement(host: Host) -> Table:
 
 
 def _steps(forecast: CpuForecast) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="dim")
-    table.add_column("step")
-    for name in (*_PHASES, "left at its end"):
-        table.add_column(name, justify="right")
-    steps = forecast.host.steps
-    shown = steps if len(steps) <= MOST_STEPS_SHOWN else (*steps[:3], None, *steps[-2:])
-    for step in shown:
+    table = steps_table((*_PHASES, "left at its end"))
+    last = len(forecast.host.steps) - 1
+    for step in steps_shown(forecast.host.steps):
         if step is None:
             table.add_row("...", "", "", "", "")
             continue
-        steady = forecast.steady and step.index == len(steps) - 1
-        sizes = [format_size(step.phases[name]) if name in step.phases else "" for name in _PHASES]
-        table.add_row(f"{step.index + 1}{' (steady)' if steady else ''}", *sizes, format_size(step.end_rss))
+        name = step_name(step.index, steady=forecast.steady and step.index == last)
+        sizes = [format_size(step.phases[phase]) if phase in step.phases else "" for phase in _PHASES]
+        table.add_row(name, *sizes, format_size(step.end_rss))
     return table
 
 
@@ -119,11 +119,4 @@ def _remarks(forecast: CpuForecast) -> list[Text]:
         )
     threads = f"{host.threads} thread{'s' if host.threads != 1 else ''}"
     lines.append(Text(f"{threads}, torch {forecast.torch}, {forecast.libc}, {forecast.seconds:.1f} s", style="dim"))
-    for note in forecast.notes:
-        lines.append(Text(f"note: {note}", style="dim"))
-    if forecast.assumptions:
-        lines.append(Text("assumed, since only computing could tell:", style="dim"))
-        for row in forecast.assumptions:
-            place = f" (first at {row.where})" if row.where else ""
-            lines.append(Text(f"  {row.what}: {row.assumed}, {times(row.count)}{place}", style="dim"))
-    return lines
+    return lines + remarks(forecast.notes, forecast.assumptions, teller="computing")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from peakmem.files import atomic_write
-from peakmem.report.html_data import ReportData, report_data
+from peakmem.report.html_data import report_data
+from peakmem.report.html_model import ReportData
 from peakmem.report.role_colors import css_variables
 from peakmem.units import format_size
 

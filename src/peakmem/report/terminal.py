@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import io
-
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from peakmem.forecast.model import Forecast, OutOfMemory, Range
 from peakmem.report.host_side import host_section
+from peakmem.report.pieces import (
+    VERDICT_STYLES,
+    addend,
+    failure,
+    plain_text,
+    print_parts,
+    remarks,
+    statement_table,
+    step_name,
+    steps_shown,
+    steps_table,
+)
 from peakmem.report.roles import who_holds_it
 from peakmem.report.wording import (
     card_text,
@@ -18,14 +27,10 @@ from peakmem.report.wording import (
     place_of_failure,
     place_of_peak,
     statement_rows,
-    times,
     usage_text,
     verdict_text,
 )
 from peakmem.units import format_size
-
-_VERDICT_STYLES = {"fits": "bold green", "tight": "bold yellow", "does_not_fit": "bold red"}
-MOST_STEPS_SHOWN = 6
 
 
 def print_forecast(forecast: Forecast, console: Console) -> None:
@@ -41,29 +46,20 @@ def print_forecast(forecast: Forecast, console: Console) -> None:
     if forecast.host is not None and forecast.host.node_peak is not None:
         parts += host_section(forecast.host)
     parts += _remarks(forecast)
-    with console.capture() as capture:
-        console.print(Padding(Group(*parts), (1, 0, 0, 1), expand=False))
-    # rich fills lines up with blanks; whoever pastes or compares the text wants none.
-    console.file.write("".join(line.rstrip() + "\n" for line in capture.get().splitlines()))
+    print_parts(parts, console)
 
 
 def forecast_text(forecast: Forecast) -> str:
     """A forecast as `print_forecast` prints it to a file, 80 columns wide."""
-    stream = io.StringIO()
-    print_forecast(forecast, Console(file=stream, width=80, highlight=False, force_terminal=False, force_jupyter=False))
-    return stream.getvalue()
+    return plain_text(lambda console: print_forecast(forecast, console))
 
 
 def _headline(forecast: Forecast) -> Text:
-    text = Text()
     if forecast.error is not None:
-        where = f" at {forecast.error.line}" if forecast.error.line else ""
-        text.append(f"the script failed{where}\n", style="bold red")
-        text.append(f"{forecast.error.type}: {forecast.error.message}\n")
-        text.append(f"until then: {format_size(forecast.peak.used)} used", style="dim")
-        return text
+        return failure(forecast.error, f"{format_size(forecast.peak.used)} used")
+    text = Text()
     unsure = forecast.left_out and forecast.verdict != "does_not_fit"
-    text.append(verdict_text(forecast), style="bold yellow" if unsure else _VERDICT_STYLES[forecast.verdict])
+    text.append(verdict_text(forecast), style="bold yellow" if unsure else VERDICT_STYLES[forecast.verdict])
     text.append(f" on {card_text(forecast.gpu)}\n{usage_text(forecast)}")
     return text
 
@@ -84,14 +80,9 @@ def _out_of_memory(oom: OutOfMemory, floor: int | None) -> Text:
 
 
 def _statement(forecast: Forecast) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column(justify="right", style="dim")
-    table.add_column(style="dim")
+    table = statement_table()
     for row in statement_rows(forecast.peak, forecast.framework):
-        sign = "- " if row.bytes < 0 else "+ "
-        shown = format_size(row.bytes) if row.is_sum else f"{sign}{format_size(abs(row.bytes))}"
+        shown = format_size(row.bytes) if row.is_sum else addend(row.bytes)
         table.add_row(Text(row.name, style="bold" if row.is_sum else ""), shown, f"{row.bytes:,}", row.remark)
     return table
 
@@ -109,18 +100,13 @@ def _convolution_range(span: Range) -> Text:
 
 
 def _steps(forecast: Forecast) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="dim")
-    table.add_column("step")
-    table.add_column("allocated", justify="right")
-    table.add_column("reserved", justify="right")
-    steps = forecast.steps
-    shown = steps if len(steps) <= MOST_STEPS_SHOWN else (*steps[:3], None, *steps[-2:])
-    for step in shown:
+    table = steps_table(("allocated", "reserved"))
+    last = len(forecast.steps) - 1
+    for step in steps_shown(forecast.steps):
         if step is None:
             table.add_row("...", "", "")
             continue
-        steady = forecast.steady and step.index == len(steps) - 1
-        name = f"{step.index + 1} (steady)" if steady else f"{step.index + 1}"
+        name = step_name(step.index, steady=forecast.steady and step.index == last)
         table.add_row(name, format_size(step.allocated), format_size(step.reserved))
     return table
 
@@ -132,11 +118,4 @@ def _remarks(forecast: Forecast) -> list[Text]:
         lines.append(Text(f"the peak is reached in {where}"))
     counts = f"{forecast.segments} segments, {forecast.retries} retries"
     lines.append(Text(f"{counts}, {framework_text(forecast)}, {forecast.seconds:.1f} s", style="dim"))
-    for note in forecast.notes:
-        lines.append(Text(f"note: {note}", style="dim"))
-    if forecast.assumptions:
-        lines.append(Text("assumed, since only a GPU could tell:", style="dim"))
-        for row in forecast.assumptions:
-            place = f" (first at {row.where})" if row.where else ""
-            lines.append(Text(f"  {row.what}: {row.assumed}, {times(row.count)}{place}", style="dim"))
-    return lines
+    return lines + remarks(forecast.notes, forecast.assumptions, teller="a GPU")

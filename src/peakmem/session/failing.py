@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from peakmem.errors import ExitCode, PeakmemError
 from peakmem.session.launching import Run
+from peakmem.session.printed import last_words
 from peakmem.session.running import Ended
 from peakmem.trace.recorded import EVENT
 
@@ -44,65 +47,65 @@ def no_gpu_used() -> PeakmemError:
     return PeakmemError(NO_GPU_USED, hint="it may train on the CPU: look for a device setting such as --device cuda")
 
 
+class FailedEarlyError(PeakmemError):
+    """The script failed before there was anything to report on.
+
+    Attributes:
+        told: the error alone, as `ValueError: no such model`.
+    """
+
+    def __init__(self, told: str, *, before: str, hint: str) -> None:
+        super().__init__(f"the script failed {before}: {told}", hint=hint, exit_code=ExitCode.SCRIPT_FAILED)
+        self.told = told
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Awaited:
+    """What a run was to come to.
+
+    Attributes:
+        event: in words, of a script: "used the GPU".
+        exits: when a script ended with an exit code and left no recording.
+        saving: what may help where the kernel ended the script for want of memory.
+    """
+
+    event: str
+    exits: str
+    saving: str = ""
+
+
+_GPU = _Awaited(event="used the GPU", exits="before it used the GPU", saving=": --build-on-device saves some")
+_CPU = _Awaited(event="trained", exits="before it could be measured")
+
+
 def nothing_seen(ended: Ended, run: Run) -> PeakmemError:
     """Why no process left a recording."""
-    events = {line["event"]: line for line in ended.outcome.progress}
-    shown = "\n".join(ended.last_lines[-15:])
-    words = " ".join(run.command)
-    if ended.interrupted:
-        return PeakmemError("interrupted before the script used the GPU", exit_code=ExitCode.INTERRUPTED)
-    if "unwritten" in events:
-        reason = events["unwritten"]["reason"]
-        return PeakmemError(
-            f"what the run showed could not be written: {reason}", hint="make room in the temporary folder (TMPDIR)"
-        )
-    if "broken" in events:
-        return PeakmemError(
-            f"peakmem could not put together what the run showed: {events['broken']['reason']}",
-            hint="this is a fault of peakmem's: please report it with the script",
-        )
-    if "error" in events:
-        error = events["error"]
-        return PeakmemError(
-            f"the script failed before it used the GPU: {error['type']}: {error['message']}",
-            hint=shown,
-            exit_code=ExitCode.SCRIPT_FAILED,
-        )
-    if ended.timed_out:
-        return PeakmemError(
-            f"{words} was stopped after {run.timeout:g} s and had not used the GPU", exit_code=ExitCode.SCRIPT_FAILED
-        )
-    if ended.exit_code < 0:
-        return PeakmemError(
-            f"{words} was ended by signal {-ended.exit_code} before it could be measured",
-            hint=shown or "signal 9 is often the kernel's, for want of host memory: --build-on-device saves some",
-            exit_code=ExitCode.SCRIPT_FAILED,
-        )
-    if ended.exit_code > 0:
-        return PeakmemError(
-            f"{words} ended with exit code {ended.exit_code} before it used the GPU",
-            hint=shown,
-            exit_code=ExitCode.SCRIPT_FAILED,
-        )
+    failed = _failed(ended, run.command, _GPU, timeout=run.timeout)
+    if failed is not None:
+        return failed
+    events = _events(ended)
     if "no_cuda" in events:
         return PeakmemError(
             f"the script used torch {events['no_cuda']['torch']}, a CPU-only build", hint="pip install torch"
         )
-    if "torch" in events:
-        return no_gpu_used()
-    hint = "give the command that trains"
-    if set(run.command[1:]) & {"-I", "-E", "-S", "-i"}:
-        hint = "python -I, -E and -S and env -i keep peakmem out of the process: leave these options out"
-    return PeakmemError(f"{words} ended without importing PyTorch", hint=hint)
+    return no_gpu_used() if "torch" in events else _without_torch(run.command)
 
 
 def nothing_seen_on_cpu(ended: Ended, command: tuple[str, ...], *, timeout: float | None) -> PeakmemError:
     """Why no process that trained on the CPU left a recording."""
-    events = {line["event"]: line for line in ended.outcome.progress}
-    shown = "\n".join(ended.last_lines[-15:])
-    words = " ".join(command)
+    return _failed(ended, command, _CPU, timeout=timeout) or _without_torch(command)
+
+
+def _events(ended: Ended) -> dict[str, dict[str, Any]]:
+    """The last of each kind of progress line."""
+    return {line["event"]: line for line in ended.outcome.progress}
+
+
+def _failed(ended: Ended, command: tuple[str, ...], awaited: _Awaited, *, timeout: float | None) -> PeakmemError | None:
+    """What went wrong, if it is known."""
+    events, words, shown = _events(ended), " ".join(command), "\n".join(last_words(ended.last_lines))
     if ended.interrupted:
-        return PeakmemError("interrupted before the script had trained", exit_code=ExitCode.INTERRUPTED)
+        return PeakmemError(f"interrupted before the script {awaited.event}", exit_code=ExitCode.INTERRUPTED)
     if "unwritten" in events:
         reason = events["unwritten"]["reason"]
         return PeakmemError(
@@ -118,16 +121,33 @@ def nothing_seen_on_cpu(ended: Ended, command: tuple[str, ...], *, timeout: floa
             "the library that watches malloc is not in the process that trains",
             hint="something on the way took LD_PRELOAD out of the environment (sudo, env -i, a container)",
         )
+    if "error" in events:
+        kind, message = events["error"]["type"].removeprefix("builtins."), events["error"]["message"]
+        return FailedEarlyError(f"{kind}: {message}", before=f"before it {awaited.event}", hint=shown)
     if ended.timed_out:
         return PeakmemError(
-            f"{words} was stopped after {timeout:g} s and had not trained", exit_code=ExitCode.SCRIPT_FAILED
+            f"{words} was stopped after {timeout:g} s and had not {awaited.event}",
+            hint="give it more time: --timeout SECONDS",
+            exit_code=ExitCode.SCRIPT_FAILED,
         )
-    if ended.exit_code:
-        how = f"signal {-ended.exit_code}" if ended.exit_code < 0 else f"exit code {ended.exit_code}"
+    if ended.exit_code < 0:
+        kernel = f"signal 9 is often the kernel's, for want of host memory{awaited.saving}"
         return PeakmemError(
-            f"{words} ended with {how} before it could be measured", hint=shown, exit_code=ExitCode.SCRIPT_FAILED
+            f"{words} was ended by signal {-ended.exit_code} before it could be measured",
+            hint=shown or (kernel if ended.exit_code == -signal.SIGKILL else ""),
+            exit_code=ExitCode.SCRIPT_FAILED,
         )
+    if ended.exit_code > 0:
+        return PeakmemError(
+            f"{words} ended with exit code {ended.exit_code} {awaited.exits}",
+            hint=shown,
+            exit_code=ExitCode.SCRIPT_FAILED,
+        )
+    return None
+
+
+def _without_torch(command: tuple[str, ...]) -> PeakmemError:
     hint = "give the command that trains"
     if set(command[1:]) & {"-I", "-E", "-S", "-i"}:
         hint = "python -I, -E and -S and env -i keep peakmem out of the process: leave these options out"
-    return PeakmemError(f"{words} ended without importing PyTorch", hint=hint)
+    return PeakmemError(f"{' '.join(command)} ended without importing PyTorch", hint=hint)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from peakmem.errors import PeakmemError
-from peakmem.trace.blocks import SplitRules, derive
+from peakmem.trace.blocks import derive
 from peakmem.trace.builder import Interner
 from peakmem.trace.model import DeviceInfo, Trace, TraceMeta
 from peakmem.trace.roles import Action, ContextKind
+from peakmem.trace.split_rules import SplitRules
 from peakmem.trace.tables import Blocks, Events, Segments, Spans
 
 if TYPE_CHECKING:

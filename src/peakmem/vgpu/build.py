@@ -10,23 +10,28 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import importlib.util
 import os
 import platform
 import re
-import shlex
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 from peakmem.errors import PeakmemError
+from peakmem.vgpu.compiling import (
+    COMPILE_FLAGS,
+    LINK_FLAGS,
+    LINK_LIBRARIES,
+    Library,
+    Progress,
+    compile_library,
+    compile_tensorflow_library,
+    silent,
+    source_files,
+)
 from peakmem.vgpu.probe import TorchFacts
 
 LIBRARY = "libpeakmem_vgpu.so"
@@ -41,34 +46,11 @@ TENSORFLOW_ALIASES = (
 )  # fmt: skip
 TENSORFLOW_CUDNN = "libcudnn.so.9"
 
+SOURCE_HASH = "source-hash"
+"""File beside a prebuilt library: the `source_hash` of what it was built from."""
+
 NATIVE = Path(__file__).parent / "native"
 PREBUILT = Path(__file__).parent / "prebuilt"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Library:
-    """A native library of peakmem's.
-
-    Attributes:
-        name: of the file.
-        what: in words.
-        sources: folder of the sources.
-        prebuilt: folder of what came with the package.
-        cache: name of its folder in the user's cache.
-        aliases: names under which programs look for it.
-        seconds: about how long the build takes.
-        beside: makes what else goes into its folder, given that folder, one for what is on the way, and the library
-            that came with the package, if it did.
-    """
-
-    name: str
-    what: str
-    sources: Path
-    prebuilt: Path
-    cache: str
-    aliases: tuple[str, ...] = ()
-    seconds: int = 15
-    beside: Callable[[Path, Path, Path | None], None] | None = None
 
 
 def _names_for_tensorflow(result: Path, work: Path, prebuilt: Path | None) -> None:
@@ -76,7 +58,7 @@ def _names_for_tensorflow(result: Path, work: Path, prebuilt: Path | None) -> No
     cudnn = result / TENSORFLOW / TENSORFLOW_CUDNN
     cudnn.parent.mkdir()
     if prebuilt is None:
-        compile_tensorflow_library(cudnn, library=result / LIBRARY, work=work)
+        compile_tensorflow_library(cudnn, library=result / LIBRARY, sources=NATIVE / TENSORFLOW, work=work)
     elif (prebuilt.parent / TENSORFLOW_CUDNN).exists():
         shutil.copyfile(prebuilt.parent / TENSORFLOW_CUDNN, cudnn)
     for alias in TENSORFLOW_ALIASES:
@@ -93,37 +75,12 @@ VGPU = Library(
     beside=_names_for_tensorflow,
 )
 
-COMPILE_FLAGS = (
-    "-O1",
-    "-g1",
-    "-std=c++17",
-    "-fPIC",
-    "-fvisibility=hidden",
-    "-fvisibility-inlines-hidden",
-    "-pthread",
-    "-w",
-)
-# The library is loaded in front of every program of a session: it brings its C++ runtime along, hidden, so that none of
-# the machine's gets in the way of the one PyTorch comes with. Compilers without a static one get the shared one.
-LINK_FLAGS = ("-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL")
-LINK_LIBRARIES = ("-ldl", "-lpthread")
 
 DAY = 24 * 60 * 60.0
 """Seconds; a build that was used since is never removed."""
 UNUSED_FOR = 30 * DAY
 MOST_KEPT = 4
 _KEY = re.compile(r"[0-9a-f]{24}")
-
-Progress = Callable[[str], None]
-
-
-def _silent(_: str) -> None:
-    pass
-
-
-def source_files(folder: Path = NATIVE) -> tuple[Path, ...]:
-    """The files that make up the library, by name."""
-    return tuple(sorted(p for p in folder.iterdir() if p.suffix in (".cpp", ".h", ".def", ".map")))
 
 
 def _hashed_files(folder: Path) -> tuple[Path, ...]:
@@ -154,7 +111,7 @@ def ensure_library(
         PeakmemError: there is no compiler, or it fails.
     """
     del facts
-    say = progress or _silent
+    say = progress or silent
     key = source_hash(library.sources)
     failures: list[str] = []
     for folder in _cache_folders(library):
@@ -265,120 +222,36 @@ def _prune(folder: Path, *, keep: Path) -> None:
                 path.with_name(f"{path.name}.lock").unlink()
 
 
-def find_prebuilt(folder: Path | None = None, *, library: Library = VGPU) -> Path | None:
-    """The library that came with the package, if it was built from these very sources."""
-    path = (folder or library.prebuilt) / platform.machine() / library.name
-    try:
-        recorded = (path.parent / "source-hash").read_text().strip()
-    except OSError:
-        return None
-    return path if path.exists() and recorded == source_hash(library.sources) else None
-
-
-def find_compiler() -> tuple[str, ...] | None:
-    """The C++ compiler to use: `$CXX`, `c++`, `g++`, `clang++`, or the one of the `ziglang` wheel."""
-    chosen = shlex.split(os.environ.get("CXX", ""))
-    if chosen and shutil.which(chosen[0]):
-        return tuple(chosen)
-    for name in ("c++", "g++", "clang++"):
-        path = shutil.which(name)
-        if path:
-            return (path,)
-    if importlib.util.find_spec("ziglang") is not None:
-        # For any glibc from 2.17 on, as manylinux2014 has it: the folder may be shared among machines.
-        return (sys.executable, "-m", "ziglang", "c++", "-target", f"{platform.machine()}-linux-gnu.2.17")
-    return None
-
-
-def is_zig(compiler: Sequence[str] | None) -> bool:
-    """Whether it is the `ziglang` wheel's compiler."""
-    return compiler is not None and "ziglang" in compiler
-
-
-def compile_library(
-    output: Path,
-    *,
-    work: Path,
-    progress: Progress | None = None,
-    sources: Path | None = None,
-    library: Library = VGPU,
-) -> None:
-    """Compile the sources into one shared library.
+def make_prebuilt(library: Library, folder: Path, *, progress: Progress) -> tuple[Path, ...]:
+    """Build what is to come with the package, as `find_prebuilt` and `ensure_library` look for it.
 
     Args:
-        output: the library to write.
-        work: a folder for what comes in between; the caller removes it.
-        progress: called with a line of text.
-        sources: the folder of the sources; None: the library's own.
         library: which one.
+        folder: where it is made; it is not there yet.
+        progress: called with a line of text.
+
+    Returns:
+        the files that belong into the folder `library.prebuilt`, below the machine's name.
 
     Raises:
         PeakmemError: there is no compiler, or it refuses the sources.
         OSError: the disk is full or can't be written.
     """
-    say = progress or _silent
-    sources = sources or library.sources
-    compiler = find_compiler()
-    if compiler is None:
-        raise PeakmemError(
-            f"{library.what} has to be built once, and no C++ compiler was found (CXX, c++, g++, clang++)",
-            hint="pip install 'peakmem[compiler]'",
-        )
-    units = [path for path in source_files(sources) if path.suffix == ".cpp"]
-    objects = [work / f"{unit.stem}.o" for unit in units]
-    duration = "some minutes" if is_zig(compiler) else f"about {library.seconds} s"
-    say(f"building {library.what} (once, {duration}) with {' '.join(compiler)}")
+    folder.mkdir(parents=True)
+    made, recorded = [folder / library.name], folder / SOURCE_HASH
+    compile_library(made[0], work=folder, progress=progress, library=library)
+    if library is VGPU:
+        made.append(folder / TENSORFLOW_CUDNN)
+        compile_tensorflow_library(made[1], library=made[0], sources=NATIVE / TENSORFLOW, work=folder)
+    recorded.write_text(source_hash(library.sources) + "\n")
+    return *made, recorded
 
-    def compile_unit(unit: Path, result: Path) -> None:
-        _run([*compiler, *COMPILE_FLAGS, "-I", str(sources), "-c", str(unit), "-o", str(result)], work)
 
-    with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
-        for _ in pool.map(compile_unit, units, objects):
-            pass
-    exports = f"-Wl,--version-script={sources / 'exports.map'}"
-    link = [*compiler, "-shared", "-o", str(output), f"-Wl,-soname,{library.name}", exports, *map(str, objects)]
+def find_prebuilt(folder: Path | None = None, *, library: Library = VGPU) -> Path | None:
+    """The library that came with the package, if it was built from these very sources."""
+    path = (folder or library.prebuilt) / platform.machine() / library.name
     try:
-        _run([*link, *LINK_FLAGS, *LINK_LIBRARIES], work)
-    except PeakmemError:
-        _run([*link, *LINK_LIBRARIES], work)
-
-
-def compile_tensorflow_library(output: Path, *, library: Path, work: Path, sources: Path = NATIVE / TENSORFLOW) -> None:
-    """Compile what goes by the name of cuDNN in front of TensorFlow, which is linked with the library itself.
-
-    Args:
-        output: the library to write.
-        library: what `compile_library` wrote.
-        work: a folder for what comes in between.
-        sources: the folder of the sources.
-
-    Raises:
-        PeakmemError: there is no compiler, or it refuses the sources.
-    """
-    compiler = find_compiler()
-    if compiler is None or not sources.is_dir():
-        return
-    units = [str(path) for path in source_files(sources) if path.suffix == ".cpp"]
-    link = ["-shared", "-o", str(output), *units, "-Wl,--no-as-needed", str(library), *LINK_LIBRARIES]
-    _run([*compiler, *COMPILE_FLAGS, *link], work)
-
-
-def _run(command: Sequence[str], work: Path) -> None:
-    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
-    environment |= {"TMPDIR": str(work), "ZIG_LOCAL_CACHE_DIR": str(work / "zig"), "LC_ALL": "C"}
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment, check=False)
-    if done.returncode == 0:
-        return
-    if "No space left on device" in done.stderr:
-        raise OSError(28, "No space left on device")
-    if done.returncode < 0:
-        raise PeakmemError(
-            f"the compiler {command[0]} was stopped by signal {-done.returncode}",
-            hint="run the command again; it needs about 1 GiB of memory",
-        )
-    first = next((line for line in done.stderr.splitlines() if "error" in line.lower()), done.stderr.strip()[:500])
-    raise PeakmemError(
-        f"the compiler {command[0]} could not build the virtual GPU: {first}",
-        hint="a C++17 compiler is needed: set CXX to one, or `pip install 'peakmem[compiler]'` and set "
-        "CXX='python -m ziglang c++'",
-    )
+        recorded = (path.parent / SOURCE_HASH).read_text().strip()
+    except OSError:
+        return None
+    return path if path.exists() and recorded == source_hash(library.sources) else None

@@ -7,8 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from peakmem.errors import PeakmemError
 
@@ -53,6 +55,10 @@ if spec is not None and spec.submodule_search_locations:
         pass
 print("peakmem:" + json.dumps(out))
 """
+
+
+MACHINES = ("x86_64", "aarch64")
+"""Architectures that peakmem's libraries are written for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,21 +151,8 @@ def read_facts(found: dict[str, object], *, python: Path) -> TorchFacts:
     Raises:
         PeakmemError: there is no CUDA build of PyTorch for Linux.
     """
-    system, machine = str(found["system"]), str(found["machine"])
-    if system != "Linux":
-        name = "macOS" if system == "Darwin" else system
-        raise PeakmemError(
-            f"the virtual GPU works on Linux only, and this is {name}",
-            hint="run peakmem in a Linux container, in WSL or on a Linux machine; no GPU is needed there",
-        )
-    if machine not in ("x86_64", "aarch64"):
-        raise PeakmemError(
-            f"the virtual GPU works on x86-64 and aarch64 machines, and this is {machine}",
-            hint="run peakmem on one of these",
-        )
-    torch = found["torch"]
-    if not isinstance(torch, dict):
-        raise PeakmemError(f"{python} has no torch", hint=_INSTALL + f", into {python}")
+    machine = check_machine(found, what="the virtual GPU", elsewhere="on a Linux machine; no GPU is needed there")
+    torch = torch_of(found, python=python, hint=_INSTALL)
     version = str(torch["version"])
     if torch["hip"]:
         raise PeakmemError(
@@ -180,3 +173,40 @@ def read_facts(found: dict[str, object], *, python: Path) -> TorchFacts:
         cudnn=None if cudnn is None else str(cudnn),
         folder=Path(str(torch["folder"])),
     )
+
+
+def check_machine(found: Mapping[str, object], *, what: str, elsewhere: str) -> str:
+    """The machine's architecture, if peakmem's libraries can be there.
+
+    Args:
+        found: by the probe.
+        what: is to work there, in words.
+        elsewhere: where it works, after "in a Linux container, in WSL or".
+
+    Raises:
+        PeakmemError: they can't.
+    """
+    system, machine = str(found["system"]), str(found["machine"])
+    if system != "Linux":
+        name = "macOS" if system == "Darwin" else system
+        raise PeakmemError(
+            f"{what} works on Linux only, and this is {name}",
+            hint=f"run peakmem in a Linux container, in WSL or {elsewhere}",
+        )
+    if machine not in MACHINES:
+        raise PeakmemError(
+            f"{what} works on x86-64 and aarch64 machines, and this is {machine}", hint="run peakmem on one of these"
+        )
+    return machine
+
+
+def torch_of(found: Mapping[str, object], *, python: Path, hint: str) -> dict[str, Any]:
+    """What the probe found of PyTorch.
+
+    Raises:
+        PeakmemError: there is none; `hint` says how to install it.
+    """
+    torch = found["torch"]
+    if not isinstance(torch, dict):
+        raise PeakmemError(f"{python} has no torch", hint=f"{hint}, into {python}")
+    return torch

@@ -9,7 +9,8 @@ from peakmem.advise.scenarios import Asked, plain_script, scenario_scripts
 from peakmem.errors import PeakmemError
 from peakmem.session.inside.change_names import parse_change
 from peakmem.workload.model import Request
-from peakmem.workload.training import Optimizer, Training
+from peakmem.workload.optimizers import Optimizer
+from peakmem.workload.training import Training
 
 REQUEST = Request(what="dense:100-200-10", batch=32)
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from peakmem.host.library import HOST, ensure_host_library
-from peakmem.vgpu import build
+from peakmem.vgpu import build, compiling
 
 MIB = 2**20
 PAGE = 4096
@@ -48,7 +48,7 @@ def tensor(size, write=True):
 
 @pytest.fixture(scope="module")
 def library() -> Path:
-    if build.find_prebuilt(library=HOST) is None and build.find_compiler() is None:
+    if build.find_prebuilt(library=HOST) is None and compiling.find_compiler() is None:
         pytest.skip("no C++ compiler")
     return ensure_host_library()
 

@@ -21,7 +21,8 @@ from training_trace import CAPACITY, CONTEXT, training_trace
 from peakmem.errors import PeakmemError
 from peakmem.report import html_data
 from peakmem.report.html import embed, render_html, write_html
-from peakmem.report.html_data import ReportData, report_data
+from peakmem.report.html_data import report_data
+from peakmem.report.html_model import ReportData
 from peakmem.trace.load import load_trace
 from peakmem.trace.model import Trace
 from peakmem.trace.replay import Replay

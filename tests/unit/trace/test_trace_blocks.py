@@ -8,8 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peakmem.trace.blocks import SplitRules, derive
+from peakmem.trace.blocks import derive
 from peakmem.trace.roles import Action
+from peakmem.trace.split_rules import SplitRules
 from peakmem.trace.tables import Blocks, Events, Segments
 
 MIB = 1 << 20

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from peakmem.trace.blocks import SplitRules, derive
+from peakmem.trace.blocks import derive
 from peakmem.trace.builder import Interner
 from peakmem.trace.model import DeviceInfo, Trace, TraceMeta
 from peakmem.trace.roles import Action, ContextKind, Role
+from peakmem.trace.split_rules import SplitRules
 from peakmem.trace.tables import Blocks, Events, Owners, Segments, Spans
 
 SEGMENT = 20 << 20

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from peakmem.vgpu import build
+from peakmem.vgpu import build, compiling
 
 Native = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")
 def library() -> Path:
-    if build.find_prebuilt() is None and build.find_compiler() is None:
+    if build.find_prebuilt() is None and compiling.find_compiler() is None:
         pytest.skip("no C++ compiler")
     return build.ensure_library()
 

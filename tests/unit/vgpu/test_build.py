@@ -7,12 +7,14 @@ import os
 import platform
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from peakmem.errors import PeakmemError
-from peakmem.vgpu import build
+from peakmem.host.library import HOST
+from peakmem.vgpu import build, compiling
 
 
 @pytest.fixture
@@ -50,7 +52,7 @@ def test_the_library_is_built_once_and_found_again(cache: Path, compiler: Path) 
     library = build.ensure_library(progress=said.append)
     assert library == cache / build.source_hash() / build.LIBRARY
     assert library.read_text() == "built\n"
-    units = [path for path in build.source_files() if path.suffix == ".cpp"]
+    units = [path for path in compiling.source_files(build.NATIVE) if path.suffix == ".cpp"]
     assert len(calls(compiler)) == len(units) + 2  # linked, and once more for what stands in front of TensorFlow
     assert said == [f"building the virtual GPU (once, about 15 s) with {compiler}"]
     for alias in build.ALIASES:
@@ -106,7 +108,7 @@ def test_without_a_compiler_one_message_says_what_to_install(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setattr(build.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(compiling.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(PeakmemError) as error:
         build.ensure_library()
     assert "no C++ compiler was found" in error.value.message
@@ -115,21 +117,21 @@ def test_without_a_compiler_one_message_says_what_to_install(
 
 def test_compilers_are_tried_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(build.importlib.util, "find_spec", lambda name: object() if name == "ziglang" else None)
+    monkeypatch.setattr(compiling.importlib.util, "find_spec", lambda name: object() if name == "ziglang" else None)
     for name in ("clang++", "g++", "c++"):
         monkeypatch.delenv("CXX", raising=False)
         if name == "clang++":
-            found = build.find_compiler()
+            found = compiling.find_compiler()
             assert found is not None
             assert found[:4] == (sys.executable, "-m", "ziglang", "c++")
-            assert build.is_zig(found)
+            assert compiling.is_zig(found)
         (tmp_path / name).write_text("")
         (tmp_path / name).chmod(0o755)
-        assert build.find_compiler() == (str(tmp_path / name),)
+        assert compiling.find_compiler() == (str(tmp_path / name),)
     monkeypatch.setenv("CXX", "g++ -m64")
-    assert build.find_compiler() == ("g++", "-m64")
+    assert compiling.find_compiler() == ("g++", "-m64")
     monkeypatch.setenv("CXX", "no-such-compiler")
-    assert build.find_compiler() == (str(tmp_path / "c++"),)
+    assert compiling.find_compiler() == (str(tmp_path / "c++"),)
 
 
 def test_a_compiler_that_refuses_is_quoted(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,6 +139,8 @@ def test_a_compiler_that_refuses_is_quoted(cache: Path, tmp_path: Path, monkeypa
     with pytest.raises(PeakmemError, match=r"could not build the virtual GPU: x\.cpp:1: error: unknown type"):
         build.ensure_library()
     assert not list(cache.glob("*.building-*"))
+    with pytest.raises(PeakmemError, match="could not build the library that watches malloc: "):
+        build.ensure_library(library=HOST)
 
 
 def test_a_full_disk_sends_the_build_to_the_temporary_folder(
@@ -170,6 +174,19 @@ def test_a_prebuilt_library_is_used_only_for_these_sources(cache: Path, compiler
     (folder / "source-hash").write_text(build.source_hash() + "\n")
     assert build.ensure_library().read_text() == "prebuilt\n"
     assert not Path(f"{compiler}.calls").exists()
+
+
+@pytest.mark.parametrize("library", [build.VGPU, HOST], ids=lambda library: library.cache)
+def test_what_a_wheel_brings_is_found_by_what_it_was_built_from(
+    library: compiling.Library, compiler: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "wheel" / platform.machine()
+    made = build.make_prebuilt(library, folder, progress=lambda text: None)
+    assert {path.name for path in made} >= {library.name, build.SOURCE_HASH}
+    for path in folder.iterdir():
+        if path not in made:
+            path.unlink()
+    assert build.find_prebuilt(library=replace(library, prebuilt=tmp_path / "wheel")) == folder / library.name
 
 
 def test_builds_that_nothing_uses_any_more_are_removed(tmp_path: Path) -> None:

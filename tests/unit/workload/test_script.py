@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from peakmem.errors import PeakmemError
 from peakmem.workload.model import Request
+from peakmem.workload.optimizers import OPTIMIZERS, Optimizer
 from peakmem.workload.resolving import names_a_function, workload_of
 from peakmem.workload.script import write_script
 from peakmem.workload.sources.function import parse_argument
-from peakmem.workload.training import OPTIMIZERS, Optimizer, Training
+from peakmem.workload.training import Training
 
 GOLDEN = Path(__file__).parent / "golden"
 DENSE = workload_of(Request(what="dense:1000-100-10", batch=256))

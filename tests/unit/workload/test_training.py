@@ -8,7 +8,8 @@ import pytest
 
 from peakmem.errors import PeakmemError
 from peakmem.workload import training
-from peakmem.workload.training import OPTIMIZERS, Optimizer, Training
+from peakmem.workload.optimizers import OPTIMIZERS, Optimizer
+from peakmem.workload.training import Training
 
 
 @pytest.mark.parametrize(

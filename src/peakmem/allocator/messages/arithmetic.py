@@ -7,23 +7,17 @@ the driver has free, is all that the request could have had.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from peakmem.allocator.messages import advice
 from peakmem.allocator.messages.amounts import Amount
 from peakmem.allocator.messages.log import Log
-from peakmem.allocator.messages.model import Explanation, Figures, Process, Verdict
+from peakmem.allocator.messages.model import Explanation, Figures, Verdict
 from peakmem.allocator.messages.pytorch import OVERFLOWED, PyTorchMessage
+from peakmem.allocator.messages.sums import ORDINARY_OUTSIDE, Sums, contradictions, error_of, size_of, sums_of
 from peakmem.units import GIB, MIB, format_size
 
 ORDINARY_STRANDED = 0.05
 """A share of reserved that is stranded in any training: rests of 20 MiB segments and unsplit ends. Below it there is
 nothing to defragment, even if the sum would just suffice for this one request."""
-
-ORDINARY_OUTSIDE = GIB + GIB // 2
-"""What a context, kernels, library handles and the driver take at most on common cards; above it somebody else is
-likely (see the published figures in docs: 0.3 to 1.0 GiB with lazy loading, up to 1.6 GiB without)."""
-
 
 _WHY_SO_LARGE = {
     "": "Look at the line that asks: a single tensor of this size mostly comes from an N x N intermediate (attention, "
@@ -39,32 +33,6 @@ _WHY_SO_LARGE = {
 """What mostly asks for a tensor larger than the card, by phase of the program."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sums:
-    """The figures of a message, put in relation (bytes).
-
-    Attributes:
-        room: what the request could have had with perfect packing: free + stranded, or the limit's rest.
-        margin: room - requested; negative if it is too little.
-        error: how far off margin may be, from rounding.
-    """
-
-    message: PyTorchMessage
-    requested: int
-    capacity: int
-    free: int
-    allocated: int
-    stranded: int
-    reserved: int
-    others: tuple[Process, ...]
-    this_process: int | None
-    outside: int
-    limited: bool
-    room: int
-    margin: int
-    error: int
-
-
 def explain(message: PyTorchMessage, log: Log) -> Explanation:
     """Explain one message of PyTorch's allocator."""
     if message.more_than_an_exbibyte:
@@ -75,15 +43,15 @@ def explain(message: PyTorchMessage, log: Log) -> Explanation:
         return _preemptive(message, log)
     if not message.complete:
         return _incomplete(message, log)
-    sums = _sums(message)
-    contradictions = _contradictions(sums)
-    if contradictions:
+    sums = sums_of(message)
+    contradicting = contradictions(sums)
+    if contradicting:
         return _answer(
             message,
             log,
             sums,
             Verdict.INCONSISTENT,
-            f"The message contradicts itself: {'; '.join(contradictions)}.",
+            f"The message contradicts itself: {'; '.join(contradicting)}.",
             "No: nothing can be concluded from figures that do not add up.",
             "Take the message from the log itself, unedited; where it stands so there, the driver reports wrongly: "
             "compare nvidia-smi with torch.cuda.memory_summary().",
@@ -94,88 +62,6 @@ def explain(message: PyTorchMessage, log: Log) -> Explanation:
         if found is not None:
             return found
     return _fragmentation(message, log, sums)
-
-
-def _size(amount: Amount | None) -> int:
-    return amount.size if amount is not None else 0
-
-
-def _error(*amounts: Amount | None) -> int:
-    return sum(amount.error for amount in amounts if amount is not None)
-
-
-def _sums(message: PyTorchMessage) -> Sums:
-    requested, capacity, free = _size(message.requested), _size(message.capacity), _size(message.free)
-    allocated, stranded, reserved = _size(message.allocated), _size(message.stranded), _size(message.reserved)
-    this, others = _processes(message)
-    error = _error(message.requested, message.free, message.stranded)
-    room = free + stranded
-    # The limit is tested against everything the allocator holds, with the size of the segment.
-    limited = message.allowed is not None and reserved + requested > message.allowed.size - _error(message.allowed)
-    if limited and message.allowed is not None:
-        room = message.allowed.size - allocated
-        error = _error(message.requested, message.allocated, message.allowed)
-    others_sum = sum(process.used for process in others)
-    return Sums(
-        message=message,
-        requested=requested,
-        capacity=capacity,
-        free=free,
-        allocated=allocated,
-        stranded=stranded,
-        reserved=reserved,
-        others=others,
-        this_process=this,
-        outside=max(capacity - free - reserved - others_sum, 0),
-        limited=limited,
-        room=room,
-        margin=room - requested,
-        error=error,
-    )
-
-
-def _processes(message: PyTorchMessage) -> tuple[int | None, tuple[Process, ...]]:
-    """Which of the processes named is this one; inside a container its own id may be the host's, so by size."""
-    if message.this_process is not None or "this process" in message.unknown:
-        return (message.this_process.size if message.this_process else None), message.processes
-    reserved = _size(message.reserved)
-    likely = [process for process in message.processes if 0 <= process.used - reserved + 16 * MIB <= ORDINARY_OUTSIDE]
-    if not likely:
-        return None, message.processes
-    own = min(likely, key=lambda process: process.used)
-    return own.used, tuple(process for process in message.processes if process is not own)
-
-
-def _contradictions(sums: Sums) -> list[str]:
-    message = sums.message
-    slack = 32 * MIB + _error(message.capacity, message.free, message.allocated, message.reserved)
-    found = []
-    if sums.free > sums.capacity + slack:
-        found.append(f"{format_size(sums.free)} free of {format_size(sums.capacity)}")
-    if sums.stranded < -slack:
-        found.append(f"{format_size(sums.allocated)} allocated but only {format_size(sums.reserved)} reserved")
-    private = _size(message.private_pools)
-    if private > sums.allocated + slack:
-        found.append(f"{format_size(private)} in private pools but {format_size(sums.allocated)} allocated")
-    if sums.this_process is not None and sums.this_process + slack < sums.reserved <= sums.capacity:
-        found.append(
-            f"this process has {format_size(sums.this_process)} in use but PyTorch alone reserved "
-            f"{format_size(sums.reserved)}"
-        )
-    # Above the capacity with room still left is no spill: a spill begins when the card is full.
-    held = sums.reserved + sums.free
-    if sums.reserved <= sums.capacity and held > sums.capacity + slack:
-        found.append(
-            f"{format_size(sums.reserved)} reserved and {format_size(sums.free)} free are more than "
-            f"{format_size(sums.capacity)}"
-        )
-    named = sum(process.used for process in sums.others) + (sums.this_process or 0)
-    if named and named + sums.free > sums.capacity + slack + sums.capacity // 50 and sums.reserved <= sums.capacity:
-        found.append(
-            f"the processes hold {format_size(named)}, with {format_size(sums.free)} free, of "
-            f"{format_size(sums.capacity)}"
-        )
-    return found
 
 
 def _impossible(message: PyTorchMessage, log: Log, sums: Sums) -> Explanation | None:
@@ -196,7 +82,7 @@ def _impossible(message: PyTorchMessage, log: Log, sums: Sums) -> Explanation | 
 
 
 def _spill(message: PyTorchMessage, log: Log, sums: Sums) -> Explanation | None:
-    slack = 64 * MIB + _error(message.allocated, message.capacity, message.reserved)
+    slack = 64 * MIB + error_of(message.allocated, message.capacity, message.reserved)
     if sums.reserved <= sums.capacity + slack:
         return None
     over = max(sums.reserved, sums.allocated) - sums.capacity
@@ -261,7 +147,7 @@ def _cap(message: PyTorchMessage, log: Log, sums: Sums) -> Explanation | None:
 
 def _race(message: PyTorchMessage, log: Log, sums: Sums) -> Explanation | None:
     """More was free than asked for, and no limit is named."""
-    if sums.free < sums.requested + _error(message.free, message.requested) + 2 * MIB:
+    if sums.free < sums.requested + error_of(message.free, message.requested) + 2 * MIB:
         return None
     return _answer(
         message,
@@ -334,7 +220,7 @@ def _shortage(message: PyTorchMessage, log: Log, sums: Sums) -> Explanation | No
 
 def _fragmentation(message: PyTorchMessage, log: Log, sums: Sums) -> Explanation:
     option = advice.defragment(message.newest, message.backend, log)
-    private = _size(message.private_pools)
+    private = size_of(message.private_pools)
     happened = (
         f"Fragmentation: {format_size(sums.requested)} was refused while {format_size(sums.stranded)} of the "
         f"{format_size(sums.reserved)} that PyTorch holds is not in use, in pieces too small or already split "
@@ -384,7 +270,7 @@ def _overflow(message: PyTorchMessage, log: Log, size: str) -> Explanation:
 
 
 def _preemptive(message: PyTorchMessage, log: Log) -> Explanation:
-    size = format_size(_size(message.requested))
+    size = format_size(size_of(message.requested))
     return _answer(
         message,
         log,

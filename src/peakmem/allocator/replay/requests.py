@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from peakmem.errors import PeakmemError
-from peakmem.trace.replay import Replay, allocations
+from peakmem.trace.allocations import allocations
+from peakmem.trace.replay import Replay
 from peakmem.trace.roles import Action
 from peakmem.trace.tables import Array, Segments
 
 if TYPE_CHECKING:
+    from peakmem.trace.allocations import Allocations
     from peakmem.trace.model import Trace
-    from peakmem.trace.replay import Allocations
 
 FREE, EMPTY_CACHE, WAIT = 0, -1, -2
 """What a row does where its size is no request: give a block back, `empty_cache()`, or give a block back as soon as
