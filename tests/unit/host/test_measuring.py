@@ -83,6 +83,24 @@ def test_what_is_shared_by_fork_counts_once_and_what_the_child_wrote_twice() -> 
     assert child.parent == next(one.pid for one in found.processes if one is not child)
 
 
+STARTING = """
+import os, time
+large = bytearray(128 << 20)
+end = time.monotonic() + 1.5
+while time.monotonic() < end:
+    child = os.fork()
+    if not child:
+        time.sleep(0.02)  # a copy of its parent for a while, as under load
+        os.execv("/bin/true", ["true"])
+    os.waitpid(child, 0)
+"""
+
+
+def test_programs_that_a_process_starts_do_not_count_as_copies_of_it() -> None:
+    found = python(STARTING)
+    assert 128 * MIB < found.peak.pss < 160 * MIB
+
+
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no /dev/shm here")
 def test_shared_memory_is_seen_where_it_lies() -> None:
     code = """
