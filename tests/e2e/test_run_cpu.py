@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -71,6 +72,37 @@ def test_the_dense_example_says_what_a_count_by_hand_leaves_out(script) -> None:
     assert "libraries" in done.out
 
 
+def test_the_dense_example_is_explained(script) -> None:
+    done = run_peakmem("run", "--device", "cpu", "--explain", script(DENSE), COLUMNS="80")
+    assert done.code == 0, done.err
+    assert re.search(r"together +1,820 +465,920 +1\.78 MiB", done.out)
+    assert re.search(r"weights and biases +131,410 +513\.32 KiB", done.out)
+    assert "Python and torch take" in done.out and "GPU" not in done.out
+    assert max(map(len, done.out.splitlines())) <= 80
+
+
+def test_layers_are_counted_once_where_they_run_again_in_the_backward_pass(script) -> None:
+    text = """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+first, last = nn.Sequential(nn.Linear(100, 200), nn.ReLU()), nn.Linear(200, 10)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = first, last
+    def forward(self, x):
+        return self.last(checkpoint(self.first, x, use_reentrant=False))
+model = Net()
+optimizer = torch.optim.SGD(model.parameters())
+for _ in range(2):
+    model(torch.randn(8, 100)).sum().backward()
+    optimizer.step()
+"""
+    done = run_peakmem("run", "--device", "cpu", "--explain", script(text))
+    assert re.search(r"outputs of 2 layers, forward +210 +1,680", done.out), done.out + done.err
+
+
 def test_memory_that_is_not_enough_is_told_by_the_exit_code(script) -> None:
     done = run_peakmem("run", "--device", "cpu", "--memory", "100MiB", script(DENSE))
     assert done.code == 1
@@ -87,6 +119,14 @@ def test_options_of_cards_are_refused(script) -> None:
     done = run_peakmem("run", "--device", "cpu", "--gpu", "t4", script(DENSE))
     assert done.code == 2
     assert "--gpu says nothing about training on the CPU" in done.err
+    for words, instead in {
+        ("--set", "amp=bf16"): "change the setting in the script",
+        ("--save", "run.peakmem"): "--json FILE keeps the forecast",
+        ("--assume", "bool=false"): "the script's own",
+    }.items():
+        done = run_peakmem("run", "--device", "cpu", *words, script(DENSE))
+        assert done.code == 2
+        assert f"{words[0]} works on the virtual GPU only" in done.err and instead in done.err
 
 
 def test_a_checkpoint_is_not_read_but_takes_its_memory(script, tmp_path: Path) -> None:

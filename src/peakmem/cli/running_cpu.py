@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import time
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from peakmem.cli.ending import exit_code, print_ending
 from peakmem.cli.forecasting import Progress
@@ -16,10 +17,12 @@ from peakmem.errors import PeakmemError
 from peakmem.files import check_writable, write_json
 from peakmem.forecast.cpu import CpuForecast
 from peakmem.forecast.cpu_build import build_cpu_forecast
+from peakmem.forecast.explain_cpu import explain_cpu
 from peakmem.forecast.model import ScriptError
 from peakmem.host.library import probe_cpu
 from peakmem.host.limits import Limit, limits_of, own_peak
 from peakmem.report.cpu import print_cpu_forecast
+from peakmem.report.explain_cpu import print_cpu_explanation
 from peakmem.session.command import interpreter, resolve
 from peakmem.session.failing import nothing_seen_on_cpu
 from peakmem.session.launching_cpu import CpuRun, launch_on_cpu
@@ -27,19 +30,22 @@ from peakmem.session.running import Ended, Question
 from peakmem.session.spared import known_compiler_sizes, known_exit_sizes, remember_sizes
 from peakmem.units import parse_size
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 _OF_CARDS = {
     "gpu": "--gpu",
     "alloc_conf": "--alloc-conf",
     "context": "--context",
     "no_range": "--no-range",
     "build_on_device": "--build-on-device",
-    "assume": "--assume",
-    "changes": "--set",
-    "explain": "--explain",
-    "save_target": "--save",
     "ranks_per_node": "--ranks-per-node",
 }
-
+_OF_THE_VIRTUAL_GPU = {
+    "assume": ("--assume", "no values are made up on the CPU: those that are computed are the script's own"),
+    "changes": ("--set", "change the setting in the script, or in the options of peakmem predict --device cpu"),
+    "save_target": ("--save", "no history of allocations is kept on the CPU; --json FILE keeps the forecast"),
+}
 _NO_GPU = "with --device cpu a script finds no GPU: let its own settings choose the CPU, or leave --device cpu out"
 
 
@@ -60,11 +66,22 @@ def run_on_cpu(options: RunOptions) -> int:
     screen = text_console(to_stderr=keeps_stdout(options.scheduler, options.json_target))
     print_cpu_forecast(forecast, screen)
     print_ending(forecast, ended, screen, output=options.output)
+    if options.explain:
+        _explain(forecast, ended, screen)
     if options.scheduler is not None and forecast.error is None:
         print_request(forecast, options.scheduler, options.margin)
     if options.json_target is not None:
         write_json(forecast, options.json_target, force=options.force)
     return exit_code(forecast, ended)
+
+
+def _explain(forecast: CpuForecast, ended: Ended, screen: Console) -> None:
+    recording = ended.outcome.main()
+    explained = explain_cpu(recording) if recording is not None else None
+    if explained is None:
+        screen.print(" --explain: no layer with weights was trained: there is nothing to count", style="dim")
+    else:
+        print_cpu_explanation(explained, forecast, screen)
 
 
 def plan_on_cpu(options: RunOptions) -> CpuRun:
@@ -79,6 +96,9 @@ def plan_on_cpu(options: RunOptions) -> CpuRun:
     given = [name for field, name in _OF_CARDS.items() if getattr(options, field)]
     if given:
         raise PeakmemError(f"{given[0]} says nothing about training on the CPU", hint=f"leave out {' '.join(given)}")
+    for field, (name, instead) in _OF_THE_VIRTUAL_GPU.items():
+        if getattr(options, field):
+            raise PeakmemError(f"{name} works on the virtual GPU only, not with --device cpu", hint=instead)
     return CpuRun(
         command=command,
         facts=probe_cpu(interpreter(command)),
@@ -88,6 +108,7 @@ def plan_on_cpu(options: RunOptions) -> CpuRun:
             late_compiler=True,
             compiler_sizes=known_compiler_sizes(),
             exit_sizes=known_exit_sizes(),
+            count_layers=options.explain,
         ),
         timeout=options.timeout,
     )

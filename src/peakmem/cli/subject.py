@@ -211,7 +211,7 @@ def subject_of(
         folder: where training scripts can be written.
 
     Raises:
-        PeakmemError: there are no words.
+        PeakmemError: there are no words, or the options are for no card.
     """
     if predicting is None:
         if not words:
@@ -219,6 +219,11 @@ def subject_of(
         return ScriptSubject(words=words, module=module)
     from peakmem.cli.predict_options import PredictOptions
 
+    if predicting.get("device") == "cpu":
+        raise PeakmemError(
+            "--device cpu is for peakmem run and peakmem predict: this command asks about cards",
+            hint=f"peakmem predict --device cpu {words[0]} tells what one batch takes of the host",
+        )
     names = {field.name for field in dataclasses.fields(PredictOptions)}
     values = {**predicting, **{name: value for name, value in shared.items() if name in names}, "what": words[0]}
     values |= {"json_target": None, "save_target": None, "print_script": False, "save_script": None, "no_range": True}

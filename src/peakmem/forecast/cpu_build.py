@@ -16,7 +16,7 @@ from peakmem.host.limits import Limit
 from peakmem.host.measurement import ProcessPeak
 
 MOST_POINTS = 400
-_ROLES = ("parameter", "gradient", "optimizer state", "activation or temporary")
+ROLES = ("parameter", "gradient", "optimizer state", "activation or temporary")
 
 
 def build_cpu_forecast(
@@ -43,7 +43,7 @@ def build_cpu_forecast(
         seconds: wall time.
     """
     highest = recording["highest"]
-    peak = highest["resident"] - _too_much(recording)
+    peak = training_peak(recording)
     step = highest["step"] if highest["step"] < len(recording["steps"]) else None
     own_peak = max(ended_peak, next((one.rss for one in processes if one.pid == recording["pid"]), 0))
     parts, phase = _parts(recording, peak), highest["phase"]
@@ -60,11 +60,7 @@ def build_cpu_forecast(
         limit=None if limit is None else limit.bytes,
         limit_name="" if limit is None else limit.name,
         parts=parts,
-        roles=tuple(
-            HostPart(name=name, bytes=recording["roles"][name][0], source="counted")
-            for name in _ROLES
-            if name in recording["roles"]
-        ),
+        roles=() if phase == "exit" else _roles(recording["roles"]),
         steps=_steps(recording),
         course=_course(recording),
         step=step,
@@ -90,15 +86,31 @@ def build_cpu_forecast(
     )
 
 
+def _roles(found: dict[str, Any]) -> tuple[HostPart, ...]:
+    """What the tensors were for at the peak of the steps; what is left of them at the exit nobody knows."""
+    return tuple(HostPart(name=name, bytes=found[name][0], source="counted") for name in ROLES if name in found)
+
+
 def _too_much(recording: dict[str, Any]) -> int:
     """By how much more the watched process holds than the script alone: peakmem, but for what it has left out."""
     return int(recording["own"]) - int(recording["compiler"]["left_out"])
 
 
+def training_peak(recording: dict[str, Any]) -> int:
+    """The highest resident memory before the end of the process, bytes."""
+    return int(recording["highest"]["resident"]) - _too_much(recording)
+
+
+def libraries(recording: dict[str, Any]) -> tuple[int, int]:
+    """What is resident beside tensors and the heap then, bytes: as imported, and loaded later."""
+    base = int(recording["base"])
+    return base, int(recording["highest"]["outside"]) - _too_much(recording) - base
+
+
 def _parts(recording: dict[str, Any], peak: int) -> tuple[HostPart, ...]:
     highest = recording["highest"]
-    base, live = recording["base"], highest["live"]
-    outside = highest["outside"] - _too_much(recording) - base
+    live = highest["live"]
+    base, outside = libraries(recording)
     held = peak - live - base - outside
     return (
         HostPart(

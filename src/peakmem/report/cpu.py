@@ -8,18 +8,7 @@ from rich.text import Text
 
 from peakmem.forecast.cpu import CpuForecast
 from peakmem.forecast.host import Host
-from peakmem.report.pieces import (
-    VERDICT_STYLES,
-    addend,
-    failure,
-    plain_text,
-    print_parts,
-    remarks,
-    statement_table,
-    step_name,
-    steps_shown,
-    steps_table,
-)
+from peakmem.report import pieces
 from peakmem.report.wording import VERDICT_WORDS
 from peakmem.units import format_size
 
@@ -36,19 +25,19 @@ def print_cpu_forecast(forecast: CpuForecast, console: Console) -> None:
     if forecast.host.steps:
         parts += [_steps(forecast), Text()]
     parts += [*_course(forecast.host), *_remarks(forecast)]
-    print_parts(parts, console)
+    pieces.print_parts(parts, console)
 
 
 def cpu_forecast_text(forecast: CpuForecast) -> str:
     """A forecast as `print_cpu_forecast` prints it to a file, 80 columns wide."""
-    return plain_text(lambda console: print_cpu_forecast(forecast, console))
+    return pieces.plain_text(lambda console: print_cpu_forecast(forecast, console))
 
 
 def _headline(forecast: CpuForecast) -> Text:
     text, host = Text(), forecast.host
     if forecast.error is not None:
-        return failure(forecast.error, f"{format_size(host.peak_rss)} resident")
-    text.append(VERDICT_WORDS[forecast.verdict], style=VERDICT_STYLES[forecast.verdict])
+        return pieces.failure(forecast.error, f"{format_size(host.peak_rss)} resident")
+    text.append(VERDICT_WORDS[forecast.verdict], style=pieces.VERDICT_STYLES[forecast.verdict])
     taken = host.peak_rss if host.tree_rss is None else host.tree_rss
     if host.limit is not None:
         text.append(f" in {format_size(host.limit)} ({host.limit_name})")
@@ -62,9 +51,9 @@ def _headline(forecast: CpuForecast) -> Text:
 
 
 def _statement(host: Host) -> Table:
-    table = statement_table()
+    table = pieces.statement_table()
     for index, part in enumerate(host.parts):
-        shown = addend(part.bytes) if index else format_size(part.bytes)
+        shown = pieces.addend(part.bytes) if index else format_size(part.bytes)
         table.add_row(part.name, shown, f"{part.bytes:,}", f"{part.note}, {part.source}")
         if part.name == "tensors":
             for role in host.roles:
@@ -77,13 +66,13 @@ def _statement(host: Host) -> Table:
 
 
 def _steps(forecast: CpuForecast) -> Table:
-    table = steps_table((*_PHASES, "left at its end"))
+    table = pieces.steps_table((*_PHASES, "left at its end"))
     last = len(forecast.host.steps) - 1
-    for step in steps_shown(forecast.host.steps):
+    for step in pieces.steps_shown(forecast.host.steps):
         if step is None:
             table.add_row("...", "", "", "", "")
             continue
-        name = step_name(step.index, steady=forecast.steady and step.index == last)
+        name = pieces.step_name(step.index, steady=forecast.steady and step.index == last)
         sizes = [format_size(step.phases[phase]) if phase in step.phases else "" for phase in _PHASES]
         table.add_row(name, *sizes, format_size(step.end_rss))
     return table
@@ -111,6 +100,10 @@ def _remarks(forecast: CpuForecast) -> list[Text]:
     lines, host = [], forecast.host
     if host.phase is not None and host.step is not None:
         lines.append(Text(f"the peak is reached in step {host.step + 1}, {host.phase}"))
+    if host.phase == "exit":
+        training = max((step.peak_rss for step in host.steps), default=0)
+        while_training = f"; in training it was {format_size(training)}" if training else ""
+        lines.append(Text(f"the peak is reached when the process ends{while_training}"))
     by_hand = sum(role.bytes for role in host.roles if role.name in _BY_HAND)
     if by_hand:
         share = f"{by_hand / host.peak_rss:.1%}".replace("%", " %")
@@ -119,4 +112,4 @@ def _remarks(forecast: CpuForecast) -> list[Text]:
         )
     threads = f"{host.threads} thread{'s' if host.threads != 1 else ''}"
     lines.append(Text(f"{threads}, torch {forecast.torch}, {forecast.libc}, {forecast.seconds:.1f} s", style="dim"))
-    return lines + remarks(forecast.notes, forecast.assumptions, teller="computing")
+    return lines + pieces.remarks(forecast.notes, forecast.assumptions, teller="computing")

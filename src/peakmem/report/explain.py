@@ -27,7 +27,7 @@ def print_explanation(explained: Explanation, forecast: Forecast, console: Conso
 def _parts(explained: Explanation, forecast: Forecast) -> list[RenderableType]:
     return [
         Text("the calculation by hand", style="bold"),
-        _count(explained.count),
+        count_table(explained.count),
         Text(),
         Text("beside what is held", style="bold"),
         _beside(explained, forecast),
@@ -38,7 +38,8 @@ def _parts(explained: Explanation, forecast: Forecast) -> list[RenderableType]:
     ]
 
 
-def _count(count: HandCount) -> Table:
+def count_table(count: HandCount) -> Table:
+    """The calculation by hand, for a sample and for the batch."""
     table = Table.grid(padding=(0, 2))
     table.add_column()
     for _ in range(3):

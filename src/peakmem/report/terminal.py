@@ -7,19 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from peakmem.forecast.model import Forecast, OutOfMemory, Range
+from peakmem.report import pieces
 from peakmem.report.host_side import host_section
-from peakmem.report.pieces import (
-    VERDICT_STYLES,
-    addend,
-    failure,
-    plain_text,
-    print_parts,
-    remarks,
-    statement_table,
-    step_name,
-    steps_shown,
-    steps_table,
-)
 from peakmem.report.roles import who_holds_it
 from peakmem.report.wording import (
     card_text,
@@ -46,20 +35,20 @@ def print_forecast(forecast: Forecast, console: Console) -> None:
     if forecast.host is not None and forecast.host.node_peak is not None:
         parts += host_section(forecast.host)
     parts += _remarks(forecast)
-    print_parts(parts, console)
+    pieces.print_parts(parts, console)
 
 
 def forecast_text(forecast: Forecast) -> str:
     """A forecast as `print_forecast` prints it to a file, 80 columns wide."""
-    return plain_text(lambda console: print_forecast(forecast, console))
+    return pieces.plain_text(lambda console: print_forecast(forecast, console))
 
 
 def _headline(forecast: Forecast) -> Text:
     if forecast.error is not None:
-        return failure(forecast.error, f"{format_size(forecast.peak.used)} used")
+        return pieces.failure(forecast.error, f"{format_size(forecast.peak.used)} used")
     text = Text()
     unsure = forecast.left_out and forecast.verdict != "does_not_fit"
-    text.append(verdict_text(forecast), style="bold yellow" if unsure else VERDICT_STYLES[forecast.verdict])
+    text.append(verdict_text(forecast), style="bold yellow" if unsure else pieces.VERDICT_STYLES[forecast.verdict])
     text.append(f" on {card_text(forecast.gpu)}\n{usage_text(forecast)}")
     return text
 
@@ -80,9 +69,9 @@ def _out_of_memory(oom: OutOfMemory, floor: int | None) -> Text:
 
 
 def _statement(forecast: Forecast) -> Table:
-    table = statement_table()
+    table = pieces.statement_table()
     for row in statement_rows(forecast.peak, forecast.framework):
-        shown = format_size(row.bytes) if row.is_sum else addend(row.bytes)
+        shown = format_size(row.bytes) if row.is_sum else pieces.addend(row.bytes)
         table.add_row(Text(row.name, style="bold" if row.is_sum else ""), shown, f"{row.bytes:,}", row.remark)
     return table
 
@@ -100,13 +89,13 @@ def _convolution_range(span: Range) -> Text:
 
 
 def _steps(forecast: Forecast) -> Table:
-    table = steps_table(("allocated", "reserved"))
+    table = pieces.steps_table(("allocated", "reserved"))
     last = len(forecast.steps) - 1
-    for step in steps_shown(forecast.steps):
+    for step in pieces.steps_shown(forecast.steps):
         if step is None:
             table.add_row("...", "", "")
             continue
-        name = step_name(step.index, steady=forecast.steady and step.index == last)
+        name = pieces.step_name(step.index, steady=forecast.steady and step.index == last)
         table.add_row(name, format_size(step.allocated), format_size(step.reserved))
     return table
 
@@ -118,4 +107,4 @@ def _remarks(forecast: Forecast) -> list[Text]:
         lines.append(Text(f"the peak is reached in {where}"))
     counts = f"{forecast.segments} segments, {forecast.retries} retries"
     lines.append(Text(f"{counts}, {framework_text(forecast)}, {forecast.seconds:.1f} s", style="dim"))
-    return lines + remarks(forecast.notes, forecast.assumptions, teller="a GPU")
+    return lines + pieces.remarks(forecast.notes, forecast.assumptions, teller="a GPU")

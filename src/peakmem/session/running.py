@@ -46,6 +46,7 @@ class Question:
     no_weights: bool = False
     assume: str = ""
     changes: tuple[str, ...] = ()
+    count_layers: bool = False
     device: str = "gpu"
 
 

@@ -53,6 +53,12 @@ def test_options_stand_anywhere_around_a_model(words, tmp_path):
     assert (found.options.what, found.options.optimizer, found.options.gpu) == ("torchvision:resnet50", "sgd", "t4")
 
 
+def test_training_on_the_cpu_is_no_question_about_cards(tmp_path):
+    with pytest.raises(PeakmemError, match="this command asks about cards") as caught:
+        subject(tmp_path, "--device", "cpu", "dense:10-10", "--batch", "4")
+    assert "peakmem predict --device cpu dense:10-10" in caught.value.hint
+
+
 def test_options_of_predict_are_no_options_of_a_command():
     with pytest.raises(click.NoSuchOption):
         parsed("--optimizer", "sgd", "python", "train.py")

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
 from peakmem.forecast.cpu import CpuForecast
+from peakmem.forecast.explain import OPTIMIZER_STATE, WEIGHT_GRADIENTS, HandCount
+from peakmem.forecast.explain_cpu import BATCH, HELD, IMPORTED, LATER, WEIGHTS, CpuExplanation, CpuLine
 from peakmem.forecast.host import Host, HostCourse, HostPart, HostStep
 from peakmem.forecast.model import Assumption, ScriptError
 from peakmem.report.cpu import print_cpu_forecast
+from peakmem.report.explain_cpu import print_cpu_explanation
 
 MIB = 2**20
 GOLDEN = Path(__file__).parent / "golden"
@@ -79,3 +83,38 @@ def test_a_forecast_that_fits() -> None:
 def test_a_script_that_failed_says_what_it_took_until_then() -> None:
     text = printed(forecast(error=ScriptError(type="ValueError", message="boom", line="train.py:5")))
     assert "the script failed at train.py:5\n ValueError: boom\n until then: 600.00 MiB resident" in text
+
+
+def test_a_peak_at_the_end_of_the_process_is_told_of_beside_that_of_the_training() -> None:
+    found = forecast()
+    at_exit = replace(found.host, peak_rss=700 * MIB, phase="exit", step=None, roles=())
+    text = printed(replace(found, host=at_exit))
+    assert "the peak is reached when the process ends; in training it was 600.00 MiB" in text
+    assert "by hand" not in text
+    assert "the peak is reached when the process ends\n" in printed(replace(found, host=replace(at_exit, steps=())))
+
+
+def test_the_calculation_by_hand_stands_beside_what_is_resident() -> None:
+    count = HandCount(
+        batch=256,
+        layers=5,
+        input_elements=256_000,
+        input_bytes=1_024_000,
+        output_elements=104_960,
+        output_bytes=419_840,
+        parameters=131_410,
+        parameter_bytes=525_640,
+    )
+    lines = (
+        CpuLine(what=BATCH, by_hand=count.bytes, at_peak=3 * MIB),
+        CpuLine(what=WEIGHTS, by_hand=count.parameter_bytes, at_peak=525_640),
+        CpuLine(what=WEIGHT_GRADIENTS, by_hand=None, at_peak=525_640),
+        CpuLine(what=OPTIMIZER_STATE, by_hand=None, at_peak=1_051_280),
+        CpuLine(what=HELD, by_hand=None, at_peak=5 * MIB),
+        CpuLine(what=LATER, by_hand=None, at_peak=90 * MIB),
+        CpuLine(what=IMPORTED, by_hand=None, at_peak=220 * MIB),
+    )
+    explained = CpuExplanation(count=count, lines=lines, resident=sum(line.at_peak for line in lines))
+    out = io.StringIO()
+    print_cpu_explanation(explained, forecast(), Console(file=out, width=80, highlight=False))
+    assert out.getvalue() == (GOLDEN / "explanation_cpu.txt").read_text()

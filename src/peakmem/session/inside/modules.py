@@ -28,10 +28,11 @@ class ModuleTracker:
     Attributes:
         roots: the outermost modules.
         on_root, on_root_done: called with a root and its arguments, or its result.
-        layers: (name, class, shape, bytes of an element) of what layers with weights gave while `layers_open`.
+        layers: (name, class, shape, bytes of an element) of what layers with weights gave while `layers_open`,
+            on `device` ("cuda" or "cpu").
     """
 
-    def __init__(self, torch, contexts):
+    def __init__(self, torch, contexts, *, device="cuda"):
         self.roots: weakref.WeakSet = weakref.WeakSet()
         self.on_root: Callable[..., None] | None = None
         self.on_root_done: Callable[..., None] | None = None
@@ -40,6 +41,7 @@ class ModuleTracker:
         self._main = threading.get_ident()
         self.layers_open = True
         self._contexts = contexts
+        self._device = device
         self._torch = torch
         self._names: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
         self._threads = threading.local()
@@ -93,7 +95,7 @@ class ModuleTracker:
         """Keep the size of what a layer gave: a module without parts that has a matrix of weights."""
         if isinstance(result, (list, tuple)):
             result = result[0] if result else None
-        if not isinstance(result, self._torch.Tensor) or not result.is_cuda:
+        if not isinstance(result, self._torch.Tensor) or result.device.type != self._device:
             return
         if parts_of(module):
             return

@@ -57,7 +57,7 @@ class Notes:
 
     def tensors_in(self, value, depth=4):
         """(path, tensor) for all tensors in nested containers, as far down as anybody nests them."""
-        yield from _walk(value, "", depth, self._tensor)
+        yield from tensors_in(value, self._tensor, depth)
 
     def table(self):
         """The notes as plain values for the recording."""
@@ -84,6 +84,11 @@ def _address(tensor):
         return tensor.untyped_storage().data_ptr() if tensor.is_cuda else 0
     except Exception:  # sparse, functional and other tensors without a storage of their own
         return 0
+
+
+def tensors_in(value, kind, depth=4):
+    """(path, tensor) for all tensors of a kind in nested containers."""
+    return _walk(value, "", depth, kind)
 
 
 def _walk(value, path, depth, tensor_class):

@@ -23,6 +23,7 @@ class Settings:
         no_weights: whether `from_pretrained` and its like build from a configuration alone.
         changes: training settings that are changed, as `changes.py` reads them.
         assume: the assumptions about unknown values, as `values.Config` reads them.
+        count_layers: whether what layers give on the CPU is counted, for a calculation by hand; on a GPU it always is.
         measure: whether the process runs on a real GPU, or none, and is only asked for PyTorch's counters at its end.
         device: "gpu" (the virtual one) or "cpu".
     """
@@ -40,6 +41,7 @@ class Settings:
     no_weights: bool = False
     assume: str = ""
     changes: tuple = ()
+    count_layers: bool = False
     measure: bool = False
     device: str = "gpu"
 

@@ -12,6 +12,7 @@ from ..recording import FORMAT
 from ..steps import StepClock, watch_new_optimizers
 from ..writing import plain
 from . import checkpoints, recurrent, unwritten
+from .counted import Counted
 from .mode import SkipMode
 from .roles import Roles
 
@@ -57,6 +58,7 @@ class CpuWatch(Ending):
         self._marks = []
         self._highest: dict = {"resident": 0}
         self._roles = Roles(torch)
+        self._counted = Counted(torch) if settings.count_layers else None
         self._optimizers: weakref.WeakSet = weakref.WeakSet()
         self._base = 0
         self._own = 0
@@ -79,6 +81,8 @@ class CpuWatch(Ending):
         watch_new_optimizers(torch.optim.Optimizer, self.clock, self._optimizers, self._optimizer_made)
         variable = torch.autograd.Variable
         variable._execution_engine = _Engine(variable._execution_engine, self)
+        if self._counted is not None:
+            self._counted.install()
         self.watch_the_end()
         os.register_at_fork(before=self._before_fork, after_in_child=self._forked)
         self.mode.put_on()
@@ -103,6 +107,8 @@ class CpuWatch(Ending):
 
     def enter(self, phase):
         """A phase of the training begins: the one before it is over, and its peak is noted."""
+        if phase == "backward" and self._counted is not None:
+            self._counted.close()
         state = self.native.read()
         before = self._phases.get(self.phase, (0, 0))
         if state.peak > before[0]:
@@ -208,6 +214,7 @@ class CpuWatch(Ending):
             "marks": self._marks,
             "course": self.native.course(),
             "roles": self._roles.found,
+            "model": self._counted.model() if self._counted is not None else None,
             "at_fork": self._at_fork,
             "assumed": recurrent.rows(),
         }
