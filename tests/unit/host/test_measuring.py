@@ -16,7 +16,7 @@ from peakmem.errors import PeakmemError
 from peakmem.host import running
 from peakmem.host.endings import Kills, ending_text, judge_ending, new_kills
 from peakmem.host.measurement import Measurement
-from peakmem.host.procfs import Usage
+from peakmem.host.procfs import Usage, command_line
 from peakmem.host.running import measure
 from peakmem.host.tape import Tape
 
@@ -91,7 +91,7 @@ while time.monotonic() < end:
     child = os.fork()
     if not child:
         time.sleep(0.05)  # a copy of its parent for a while, as under load
-        os.execv("/bin/true", ["true"])
+        os._exit(0)
     os.waitpid(child, 0)
 """
 
@@ -99,7 +99,8 @@ while time.monotonic() < end:
 def test_a_process_that_is_still_the_copy_of_its_parent_is_not_counted(monkeypatch) -> None:
     # Whether the parent's pages were counted before or after the fork is chance: here each counts them all.
     pages = Usage(rss=MIB, pss=MIB, uss=MIB, dirty=MIB, anonymous=MIB, swap=0)
-    monkeypatch.setattr("peakmem.host.tape.usage", lambda pid: pages)
+    monkeypatch.setattr("peakmem.host.tape.usage", lambda pid: pages if command_line(pid) else None)
+    monkeypatch.setattr("peakmem.host.tape.NEW_AFTER", 60)
     child = subprocess.Popen([sys.executable, "-c", STARTING])
     tape = Tape(child.pid).start()
     child.wait()
