@@ -82,6 +82,8 @@ def main() -> None:
             print(f"{row['model']:48} {took} {row['allocated']:>15,} {row['reserved']:>15,}  {row['says']}", flush=True)
             if arguments.out:
                 arguments.out.write_text(json.dumps(rows, indent=2))
+    if not rows:
+        raise SystemExit(f"no model has {arguments.only!r} in its name")
     seconds = statistics.median(row["seconds"] for row in rows)
     cpu = statistics.median(row["cpu_seconds"] for row in rows)
     equal = sum(row["says"].startswith("equal") for row in rows)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from peakmem.forecast.model import Forecast
-from peakmem.trace.tensorflow_attribution import TRIED_OUT
+from peakmem.trace.tensorflow_attribution import COMPILED, TRIED_OUT
 from peakmem.units import format_size
 
 WORTH_A_WORD = 0.1
@@ -45,16 +45,22 @@ def with_tensorflow(forecast: Forecast, *, first: dict[str, Any], need: dict[str
 
 
 def _tried_out(forecast: Forecast) -> str:
-    """That the peak is one of convolutions whose plans are tried out, as TensorFlow does when it first runs them."""
-    size = sum(holder.bytes for holder in forecast.holders_at_peak if holder.name.startswith(TRIED_OUT))
-    if size < WORTH_A_WORD * forecast.peak.allocated or not size:
-        return ""
+    """That plans or kernels are tried out at the peak, as TensorFlow and XLA do when they first run them."""
     later = max((step.allocated for step in forecast.steps[1:]), default=0)
     steps = f"; later steps take {format_size(later)}" if later and later < forecast.peak.allocated else ""
-    return (
-        f"{format_size(size)} of the peak are workspaces of convolution plans, which TensorFlow tries out the first "
-        f"time{steps}. TF_CUDNN_WORKSPACE_LIMIT_IN_MB bounds them, TF_CUDNN_USE_AUTOTUNE=0 tries none out"
-    )
+    size = sum(holder.bytes for holder in forecast.holders_at_peak if holder.name.startswith(TRIED_OUT))
+    if size >= WORTH_A_WORD * forecast.peak.allocated > 0:
+        return (
+            f"{format_size(size)} of the peak are workspaces of convolution plans, which TensorFlow tries out the "
+            f"first time{steps}. TF_CUDNN_WORKSPACE_LIMIT_IN_MB bounds them, TF_CUDNN_USE_AUTOTUNE=0 tries none out"
+        )
+    compiled = any(holder.name == COMPILED for holder in forecast.holders_at_peak)
+    if compiled and forecast.peak.step == 0 and 0 < later < (1 - WORTH_A_WORD) * forecast.peak.allocated:
+        return (
+            f"the peak is one of the first step, in which XLA tries out kernels{steps}. "
+            "XLA_FLAGS=--xla_gpu_autotune_level=0 tries none out"
+        )
+    return ""
 
 
 def _by_variables(known: dict[str, int], allocated: int) -> dict[str, int]:

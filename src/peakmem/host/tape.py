@@ -297,11 +297,25 @@ class Tape:
             sooner = SOONER * SOONER
         return time.monotonic() >= self._pages.due(sooner=sooner)
 
+    def _just_forked(self, now: float) -> set[int]:
+        """Processes that are still a copy of their parent: mostly they are about to become another program.
+
+        Its parent's pages are shared with it for that moment, and whether it was there when they were counted is
+        chance: both together may count them one and a half times.
+        """
+        commands = {one.stat.pid: one.command for one in self._processes.values()}
+        return {
+            one.stat.pid
+            for one in self._processes.values()
+            if now - one.first < NEW_AFTER and one.command and one.command == commands.get(one.stat.parent)
+        }
+
     def _count_pages(self, residents: dict[int, Resident], extras: dict[int, int], total: int, now: float) -> None:
         before = time.thread_time()
         usages = {}
+        fresh = self._just_forked(now)
         for pid in residents:
-            found = usage(pid)
+            found = usage(pid) if pid not in fresh else None
             if found is not None:
                 usages[pid] = found
         self._pages.taken(time.thread_time() - before)

@@ -83,3 +83,14 @@ def test_plans_that_make_the_peak_are_told_with_what_later_steps_take() -> None:
     assert "later steps take 40.00 MiB" in note
     small = (holder("plans tried out by Conv2D", 9 * MIB),)
     assert with_tensorflow(forecast(holders_at_peak=small), first=told(), need=told()).notes == ()
+
+
+def test_kernels_that_xla_tries_out_in_the_first_step_are_told() -> None:
+    made = forecast(holders_at_peak=(holder("in a function compiled by XLA", 90 * MIB),))
+    first = replace(made, peak=replace(made.peak, step=0))
+    (note,) = with_tensorflow(first, first=told(), need=told()).notes
+    assert note.startswith(
+        "the peak is one of the first step, in which XLA tries out kernels; later steps take 40.00 MiB"
+    )
+    later = replace(made, peak=replace(made.peak, step=1))
+    assert with_tensorflow(later, first=told(), need=told()).notes == ()

@@ -16,6 +16,7 @@ from peakmem.errors import PeakmemError
 from peakmem.host import running
 from peakmem.host.endings import Kills, ending_text, judge_ending, new_kills
 from peakmem.host.measurement import Measurement
+from peakmem.host.procfs import Usage, command_line
 from peakmem.host.running import measure
 from peakmem.host.tape import Tape
 
@@ -81,6 +82,32 @@ def test_what_is_shared_by_fork_counts_once_and_what_the_child_wrote_twice() -> 
     child = min(found.processes, key=lambda one: one.uss)
     assert 32 * MIB < child.uss < 48 * MIB
     assert child.parent == next(one.pid for one in found.processes if one is not child)
+
+
+STARTING = """
+import os, time
+end = time.monotonic() + 1.5
+while time.monotonic() < end:
+    child = os.fork()
+    if not child:
+        time.sleep(0.05)  # a copy of its parent for a while, as under load
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+def test_a_process_that_is_still_the_copy_of_its_parent_is_not_counted(monkeypatch) -> None:
+    # Whether the parent's pages were counted before or after the fork is chance: here each counts them all.
+    pages = Usage(rss=MIB, pss=MIB, uss=MIB, dirty=MIB, anonymous=MIB, swap=0)
+    monkeypatch.setattr("peakmem.host.tape.usage", lambda pid: pages if command_line(pid) else None)
+    monkeypatch.setattr("peakmem.host.tape.NEW_AFTER", 60)
+    child = subprocess.Popen([sys.executable, "-c", STARTING])
+    tape = Tape(child.pid).start()
+    child.wait()
+    taped = tape.stop()
+    assert len(taped.processes) > 3
+    assert taped.highest is not None
+    assert taped.highest.pss == MIB
 
 
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no /dev/shm here")

@@ -12,6 +12,7 @@ from tensorflow_samples import CALL, Training, one_step
 
 from peakmem.errors import PeakmemError
 from peakmem.forecast.holders import at_peak
+from peakmem.report.html_data import report_data
 from peakmem.trace.file import read_trace, write_trace
 from peakmem.trace.holders import Describer
 from peakmem.trace.load import load_torch_trace
@@ -267,3 +268,12 @@ def test_at_every_moment_roles_add_up_to_what_is_handed_out(actions: list[tuple[
     assert replay.timeline.allocated.max() == totals["total"].max()
     assert (replay.by_role().sum(axis=0) == replay.timeline.allocated).all()
     assert set(np.unique(trace.owners.role)) <= set(map(int, Role))
+
+
+def test_the_html_report_names_the_framework_and_splits_keras_paths() -> None:
+    data = report_data(trace_of(one_step()), title="run")
+    assert data.framework == "TensorFlow 2.21.0"
+    assert data.torch == ""
+    parameters = next(part for part in data.tree.parts if part.name == "parameter")
+    assert [part.name for part in parameters.parts] == ["net"]
+    assert [part.name for part in parameters.parts[0].parts] == ["dense"]
