@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from peakmem.host.tensorflow import TENSORFLOW_HOST, ensure_tensorflow_library
-from peakmem.vgpu import build
+from peakmem.vgpu.compiling import find_compiler
 
 MIB = 2**20
 FAKE = Path(__file__).parent / "fake_tensorflow.cpp"
@@ -65,7 +65,7 @@ before = status()
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    compiler = build.find_compiler()
+    compiler = find_compiler()
     if compiler is None:
         pytest.skip("no C++ compiler")
     library = ensure_tensorflow_library()
