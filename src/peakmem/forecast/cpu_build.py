@@ -63,7 +63,7 @@ def build_cpu_forecast(
         limit=None if limit is None else limit.bytes,
         limit_name="" if limit is None else limit.name,
         parts=parts,
-        roles=() if phase == "exit" else _roles(recording["roles"]),
+        roles=_roles(recording["roles"]),
         steps=_steps(recording),
         course=_course(recording),
         step=step,
@@ -91,7 +91,7 @@ def build_cpu_forecast(
 
 
 def _roles(found: dict[str, Any]) -> tuple[HostPart, ...]:
-    """What the tensors were for at the peak of the steps; what is left of them at the exit nobody knows."""
+    """What the tensors were for at the peak of the steps."""
     return tuple(HostPart(name=name, bytes=found[name][0], source="counted") for name in ROLES if name in found)
 
 

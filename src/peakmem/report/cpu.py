@@ -55,7 +55,7 @@ def _statement(host: Host) -> Table:
     for index, part in enumerate(host.parts):
         shown = pieces.addend(part.bytes) if index else format_size(part.bytes)
         table.add_row(part.name, shown, f"{part.bytes:,}", f"{part.note}, {part.source}")
-        if part.name == "tensors":
+        if part.name == "tensors" and host.phase != "exit":  # what is left of them by then nobody knows by role
             for role in host.roles:
                 name = f"  {_SHORT.get(role.name, role.name)}"
                 table.add_row(name, Text(format_size(role.bytes), style="dim"), f"{role.bytes:,}", "")

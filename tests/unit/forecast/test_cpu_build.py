@@ -97,7 +97,7 @@ def test_libraries_that_unload_at_the_end_may_be_the_peak() -> None:
     host = forecast(recording(highest=SMALL, left=left(touched=120))).host
     assert host.peak_rss == (310 + 120) * MIB
     assert sum(part.bytes for part in host.parts) == host.peak_rss
-    assert (host.phase, host.step, host.roles) == ("exit", None, ())
+    assert (host.phase, host.step) == ("exit", None)
     assert forecast(recording(highest=SMALL, left=left(touched=5))).host.peak_rss == 320 * MIB
 
 

@@ -98,10 +98,11 @@ def test_steps_without_phases_have_a_peak_each() -> None:
 
 def test_a_peak_at_the_end_of_the_process_is_told_of_beside_that_of_the_training() -> None:
     found = forecast()
-    at_exit = replace(found.host, peak_rss=700 * MIB, phase="exit", step=None, roles=())
+    at_exit = replace(found.host, peak_rss=700 * MIB, phase="exit", step=None)
     text = printed(replace(found, host=at_exit))
     assert "the peak is reached when the process ends; in training it was 600.00 MiB" in text
-    assert "by hand" not in text
+    assert "a count by hand of parameters, gradients and optimizer states: 50.00 MiB" in text
+    assert "  parameter" not in text
     assert "the peak is reached when the process ends\n" in printed(replace(found, host=replace(at_exit, steps=())))
 
 
