@@ -110,6 +110,7 @@ def predict(
     Raises:
         PeakmemError: something that was given can't be used, or the model can't be trained so.
     """
+    _check_counts(batch=batch, tokens=tokens, accumulate=accumulate)
     is_text = isinstance(what, str)
     keras = is_keras(what) if is_text else is_live_keras(what)
     shape = shape_of(inputs)
@@ -220,6 +221,13 @@ def predict(
         else:
             workload = shipped_workload(Path(folder), what, request, None if shape else inputs, targets, loss)
         return train_workload(workload, training, run, request.what)
+
+
+def _check_counts(**counts: int | None) -> None:
+    """As the command line checks them; a batch of nothing would train, and take next to nothing."""
+    for name, count in counts.items():
+        if count is not None and count < 1:
+            raise PeakmemError(f"{name} is {count}", hint=f"{name}=1 is the least")
 
 
 @contextmanager

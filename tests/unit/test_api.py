@@ -39,6 +39,13 @@ def written() -> Written:
     )
 
 
+@pytest.mark.parametrize("name", ["batch", "tokens", "accumulate"])
+def test_counts_of_nothing_are_refused(name: str) -> None:
+    with pytest.raises(PeakmemError, match=f"{name} is 0") as caught:
+        api.predict("no-such-model", **{name: 0})  # type: ignore[call-overload]
+    assert caught.value.hint == f"{name}=1 is the least"
+
+
 def test_a_process_that_ends_without_an_answer_is_told(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "_START", "import sys; sys.exit('no room')")
     with pytest.raises(PeakmemError, match="ended with exit code 1") as caught:

@@ -6,7 +6,9 @@ import importlib
 import io
 import os
 import sys
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
 
 import click
 
@@ -70,7 +72,8 @@ class _LazyGroup(click.Group):
             if isinstance(stream, io.TextIOWrapper):  # no character that a terminal does not have is worth an error
                 stream.reconfigure(errors="replace")
         try:
-            code = super().main(*args, **{**kwargs, "standalone_mode": False})
+            with _warnings_as_text():
+                code = super().main(*args, **{**kwargs, "standalone_mode": False})
         except PeakmemError as error:
             report_error(error)
             code = error.exit_code
@@ -96,6 +99,33 @@ class _LazyGroup(click.Group):
             # What is left in the buffer is flushed when Python ends; there it must not fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(BROKEN_PIPE)
+
+
+@contextmanager
+def _warnings_as_text() -> Iterator[None]:
+    """Say what peakmem warns of as it says all else: Python names a line of source."""
+    import warnings
+
+    before = warnings.showwarning
+
+    def tell(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if issubclass(category, RuntimeWarning):
+            click.echo(f"peakmem: {message}", err=True)
+        else:
+            before(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = tell
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
 
 
 def _fault(error: Exception) -> PeakmemError:

@@ -99,6 +99,8 @@ def plan_on_cpu(options: RunOptions) -> CpuRun:
     if options.timeout is not None and not options.timeout > 0:
         raise PeakmemError(f"--timeout {options.timeout:g} is no time", hint="--timeout 600: seconds, more than 0")
     given = [name for field, name in _OF_CARDS.items() if getattr(options, field)]
+    if options.cudnn != "likely":
+        given.append("--cudnn")
     if given:
         raise PeakmemError(f"{given[0]} says nothing about training on the CPU", hint=f"leave out {' '.join(given)}")
     for field, (name, instead) in _OF_THE_VIRTUAL_GPU.items():

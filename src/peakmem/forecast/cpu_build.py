@@ -211,10 +211,30 @@ def _thinned(values: np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:
 
 def _workers(recording: dict[str, Any], processes: tuple[ProcessPeak, ...]) -> int | None:
     """What the processes below the one that trains had for themselves, those that lived at the same time together."""
-    below = [one for one in processes if one.parent == recording["pid"] and _own(one)]
-    if not below or not recording["at_fork"]:
+    below = [one for one in _below(recording, processes) if _own(one)]
+    if not below:
         return None
     return max(sum(_own(one) for one in below if one.first <= at.first <= one.last) for at in below)
+
+
+def _below(recording: dict[str, Any], processes: tuple[ProcessPeak, ...]) -> list[ProcessPeak]:
+    """Copies of the process that trains, and workers that are no copies but were begun anew, with imports of their own.
+
+    Other programs that a script starts, such as compilers, are not what training takes.
+    """
+    spawned: dict[int, ProcessPeak] = {}
+    for one in sorted(processes, key=lambda process: process.first):
+        if one.parent in spawned or (one.parent == recording["pid"] and _begun_anew(one)):
+            spawned[one.pid] = one
+    forked = [one for one in processes if one.parent == recording["pid"]] if recording["at_fork"] else []
+    return forked + [one for one in spawned.values() if one not in forked]
+
+
+def _begun_anew(process: ProcessPeak) -> bool:
+    """By the words that Python starts such workers with (CPython 3.13, Lib/multiprocessing/spawn.py, forkserver.py)."""
+    return any(
+        word.startswith(("from multiprocessing.spawn ", "from multiprocessing.forkserver ")) for word in process.command
+    )
 
 
 def _own(process: ProcessPeak) -> int:

@@ -129,3 +129,15 @@ def test_a_reader_that_goes_away_is_no_verdict() -> None:
     os.close(write)
     assert done.returncode == main.BROKEN_PIPE
     assert done.stderr == ""
+
+
+def test_what_peakmem_warns_of_names_no_line_of_source() -> None:
+    code = (
+        "import warnings\n"
+        "from peakmem.cli.main import peakmem\n"
+        "import peakmem.cli.gpus as gpus\n"
+        "gpus.command.callback = lambda **_: warnings.warn('built where it may be lost', RuntimeWarning)\n"
+        "peakmem(['gpus'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr == "peakmem: built where it may be lost\n"

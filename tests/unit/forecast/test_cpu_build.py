@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,20 @@ def test_workers_that_live_at_the_same_time_add_up_and_keep_what_was_there_when_
     assert found.host.tree_rss == (600 + 50 + 15) * MIB
     assert found.verdict == "does_not_fit"
     assert forecast(recording()).host.tree_rss is None
+
+
+def test_workers_that_begin_anew_count_without_any_fork_and_other_programs_do_not() -> None:
+    spawn = ("python", "-c", "from multiprocessing.spawn import spawn_main; spawn_main()", "--multiprocessing-fork")
+    server = ("python", "-c", "from multiprocessing.forkserver import main; main(4, 5)")
+    spawned = replace(process(8, 400 * MIB, 1, 4), command=spawn)
+    compiler = replace(process(9, 90 * MIB, 1, 4), command=("cc1plus", "a.cpp"))
+    assert forecast(recording(), processes=(spawned, compiler)).host.tree_rss == (600 + 400) * MIB
+    served = (
+        replace(process(8, 50 * MIB, 1, 4), command=server),
+        replace(process(9, 30 * MIB, 2, 4), command=server, parent=8),
+    )
+    assert forecast(recording(), processes=served).host.tree_rss == (600 + 80) * MIB
+    assert forecast(recording(), processes=(compiler,)).host.tree_rss is None
 
 
 def test_workers_that_ended_before_their_pages_were_counted_count_by_what_they_grew() -> None:
