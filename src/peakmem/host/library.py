@@ -65,7 +65,7 @@ def read_cpu_facts(found: Mapping[str, object], *, python: Path) -> CpuFacts:
             f"{python} does not use glibc, whose malloc decides what memory a process keeps (musl, as on Alpine?)",
             hint="use a Python for glibc, such as the images python:3.12-slim",
         )
-    torch = torch_of(found, python=python, hint="--device cpu works with PyTorch alone: pip install torch")
+    torch = torch_of(found, python=python, hint="--device cpu works with PyTorch and TensorFlow: pip install torch")
     if not any("libtorch_cpu.so" in name for name in torch["libraries"]):
         raise PeakmemError(f"torch {torch['version']} of {python} has no libtorch_cpu.so", hint="pip install torch")
     if not _calls_gomp(Path(str(torch["folder"])) / "lib" / "libtorch_cpu.so"):

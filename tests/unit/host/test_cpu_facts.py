@@ -44,10 +44,10 @@ def test_what_can_not_be_forecast_is_said(change: dict[str, object], said: str) 
         read_cpu_facts({**FOUND, **change}, python=Path("/usr/bin/python"))
 
 
-def test_who_trains_with_another_framework_hears_that_it_is_no_lack_of_theirs() -> None:
+def test_who_has_neither_framework_hears_of_both() -> None:
     with pytest.raises(PeakmemError) as caught:
         read_cpu_facts({**FOUND, "torch": None}, python=Path("/usr/bin/python"))
-    assert caught.value.hint == "--device cpu works with PyTorch alone: pip install torch, into /usr/bin/python"
+    assert caught.value.hint == "--device cpu works with PyTorch and TensorFlow: pip install torch, into /usr/bin/python"
 
 
 def test_openmp_that_is_linked_in_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
