@@ -37,6 +37,7 @@ def test_the_forecast_is_what_its_script_takes(words, tolerance, tmp_path):
     [
         (("dense:10-10", "--batch", "2", "--gpu", "t4"), "--gpu says nothing about training on the CPU"),
         (("dense:10-10", "--batch", "2", "--cudnn", "own"), "--cudnn says nothing about training on the CPU"),
+        (("dense:10-10", "--batch", "2", "--memory", "0"), "a machine can't have 0 bytes of memory"),
         (("dense:10-10", "--batch", "2", "--cuda-graphs"), "--cuda-graphs is not for training on the CPU"),
         (("jax:nets.py:build", "--batch", "2"), "--device cpu is for models of PyTorch and Keras"),
     ],

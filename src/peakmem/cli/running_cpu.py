@@ -145,9 +145,16 @@ def cpu_facts_for(command: tuple[str, ...]) -> CpuFacts:
 
 
 def limit_of(memory: str | None) -> Limit | None:
-    """The memory that a run may take: what was asked for, else the tightest limit of this machine."""
+    """The memory that a run may take: what was asked for, else the tightest limit of this machine.
+
+    Raises:
+        PeakmemError: what was asked for is no size, or nothing.
+    """
     if memory is not None:
-        return Limit(kind="physical", name="--memory", bytes=parse_size(memory))
+        size = parse_size(memory)
+        if not size:
+            raise PeakmemError("a machine can't have 0 bytes of memory", hint="write --memory 16GiB")
+        return Limit(kind="physical", name="--memory", bytes=size)
     return next((limit for limit in limits_of() if limit.kind in ("cgroup", "physical")), None)
 
 

@@ -105,6 +105,7 @@ def _remarks(forecast: Forecast) -> list[Text]:
     where = place_of_peak(forecast.peak)
     if where:
         lines.append(Text(f"the peak is reached in {where}"))
-    counts = f"{forecast.segments} segments, {forecast.retries} retries"
+    segments = f"{forecast.segments} segment{'s' if forecast.segments != 1 else ''}"
+    counts = f"{segments}, {forecast.retries} {'retries' if forecast.retries != 1 else 'retry'}"
     lines.append(Text(f"{counts}, {framework_text(forecast)}, {forecast.seconds:.1f} s", style="dim"))
     return lines + pieces.remarks(forecast.notes, forecast.assumptions, teller="a GPU")

@@ -13,6 +13,9 @@ from typing import Any
 
 import platformdirs
 
+_MOST = 2**36
+"""Bytes that neither the compiler nor the libraries of any build come near: they take a few hundred MiB."""
+
 
 def known_compiler_sizes() -> dict[str, int]:
     """Bytes that the compiler holds, by what it hangs on (`session/inside/compiler.py`)."""
@@ -38,7 +41,12 @@ def _known(name: str) -> dict[str, int]:
         found = json.loads(_path(name).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return {key: size for key, size in found.items() if isinstance(size, int)} if isinstance(found, dict) else {}
+    return {key: size for key, size in found.items() if _is_size(size)} if isinstance(found, dict) else {}
+
+
+def _is_size(size: object) -> bool:
+    """Whether it can be: what a damaged file says is found out again, not added to a forecast."""
+    return isinstance(size, int) and not isinstance(size, bool) and 0 <= size < _MOST
 
 
 def _remember(name: str, key: str | None, size: int | None) -> None:

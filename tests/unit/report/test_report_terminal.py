@@ -149,3 +149,9 @@ def test_no_line_is_too_wide_or_ends_in_blanks(forecast):
 def test_names_that_look_like_markup_are_printed_as_they_are():
     odd = replace(FITS, gpu=replace(FITS.gpu, name="[bold]card[/bold]"))
     assert "[bold]card[/bold]" in printed(odd)
+
+
+def test_one_of_a_thing_is_named_so() -> None:
+    stream = io.StringIO()
+    print_forecast(replace(FITS, segments=1, retries=1), Console(file=stream, width=80))
+    assert " 1 segment, 1 retry, " in stream.getvalue()

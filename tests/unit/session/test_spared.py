@@ -29,7 +29,9 @@ def test_a_run_that_found_nothing_leaves_nothing(cache, empty):
     assert not cache.exists()
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"a": "b"}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"a": "b"}', '{"a": -5}', '{"a": true}', '{"a": 99999999999999999999}']
+)
 def test_a_file_that_was_damaged_is_as_good_as_none(cache, text):
     cache.parent.mkdir()
     cache.write_text(text)
