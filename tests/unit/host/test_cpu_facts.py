@@ -47,7 +47,9 @@ def test_what_can_not_be_forecast_is_said(change: dict[str, object], said: str) 
 def test_who_has_neither_framework_hears_of_both() -> None:
     with pytest.raises(PeakmemError) as caught:
         read_cpu_facts({**FOUND, "torch": None}, python=Path("/usr/bin/python"))
-    assert caught.value.hint == "--device cpu works with PyTorch and TensorFlow: pip install torch, into /usr/bin/python"
+    assert (
+        caught.value.hint == "--device cpu works with PyTorch and TensorFlow: pip install torch, into /usr/bin/python"
+    )
 
 
 def test_openmp_that_is_linked_in_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
