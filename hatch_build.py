@@ -17,9 +17,10 @@ _SOURCES = _ROOT / "src"
 
 
 class PrebuiltLibraries(BuildHookInterface):  # type: ignore[type-arg]
-    """Adds `prebuilt/MACHINE/` beside the sources of the virtual GPU and of the library that watches malloc.
+    """Adds `prebuilt/MACHINE/` beside the sources of the virtual GPU and of what watches malloc and TensorFlow.
 
-    `PEAKMEM_PURE_WHEEL=1` leaves them out. Neither needs PyTorch to be compiled: they find its functions when they run.
+    `PEAKMEM_PURE_WHEEL=1` leaves them out. None needs PyTorch or TensorFlow to be compiled: they find its functions when
+    they run.
 
     The `ziglang` compiler makes libraries for glibc 2.17 and later, so that wheel is tagged manylinux_2_17; those of
     another compiler are meant for this machine.
@@ -32,6 +33,7 @@ class PrebuiltLibraries(BuildHookInterface):  # type: ignore[type-arg]
         sys.path.insert(0, str(_SOURCES))
         from peakmem.errors import PeakmemError
         from peakmem.host.library import HOST
+        from peakmem.host.tensorflow import TENSORFLOW_HOST
         from peakmem.vgpu import build
         from peakmem.vgpu.compiling import find_compiler, is_zig
         from peakmem.vgpu.probe import MACHINES
@@ -45,7 +47,7 @@ class PrebuiltLibraries(BuildHookInterface):  # type: ignore[type-arg]
         self._folder = Path(tempfile.mkdtemp(prefix="peakmem-wheel-"))
         included: dict[str, str] = {}
         try:
-            for library in (build.VGPU, HOST):
+            for library in (build.VGPU, HOST, TENSORFLOW_HOST):
                 inside = library.prebuilt.relative_to(_SOURCES) / machine
                 made = build.make_prebuilt(library, self._folder / library.cache, progress=self.app.display_info)
                 included |= {str(path): str(inside / path.name) for path in made}

@@ -18,7 +18,7 @@ TENSORFLOW_HOST = Library(
     name="libpeakmem_tensorflow_host.so",
     what="the library that follows TensorFlow's allocators",
     sources=Path(__file__).parent / "native_tensorflow",
-    prebuilt=Path(__file__).parent / "prebuilt",
+    prebuilt=Path(__file__).parent / "prebuilt_tensorflow",
     cache="tensorflow-host",
     seconds=5,
 )

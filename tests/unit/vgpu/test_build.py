@@ -14,6 +14,7 @@ import pytest
 
 from peakmem.errors import PeakmemError
 from peakmem.host.library import HOST
+from peakmem.host.tensorflow import TENSORFLOW_HOST
 from peakmem.vgpu import build, compiling
 
 
@@ -176,7 +177,7 @@ def test_a_prebuilt_library_is_used_only_for_these_sources(cache: Path, compiler
     assert not Path(f"{compiler}.calls").exists()
 
 
-@pytest.mark.parametrize("library", [build.VGPU, HOST], ids=lambda library: library.cache)
+@pytest.mark.parametrize("library", [build.VGPU, HOST, TENSORFLOW_HOST], ids=lambda library: library.cache)
 def test_what_a_wheel_brings_is_found_by_what_it_was_built_from(
     library: compiling.Library, compiler: Path, tmp_path: Path
 ) -> None:
