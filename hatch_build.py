@@ -19,7 +19,7 @@ _SOURCES = _ROOT / "src"
 class PrebuiltLibraries(BuildHookInterface):  # type: ignore[type-arg]
     """Adds `prebuilt/MACHINE/` beside the sources of the virtual GPU and of what watches malloc and TensorFlow.
 
-    `PEAKMEM_PURE_WHEEL=1` leaves them out. None needs PyTorch or TensorFlow to be compiled: they find its functions when
+    `PEAKMEM_PURE_WHEEL=1` leaves them out. None needs PyTorch or TensorFlow to be compiled: they find functions when
     they run.
 
     The `ziglang` compiler makes libraries for glibc 2.17 and later, so that wheel is tagged manylinux_2_17; those of
