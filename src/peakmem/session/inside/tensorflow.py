@@ -5,13 +5,11 @@ the virtual GPU what it took from the driver. A step is an outermost call of a `
 (which is what `model.fit` calls for one batch or some), or an optimizer that is applied outside of all of them.
 """
 
-import functools
 import importlib
 import json
 import os
 import re
 import sys
-import threading
 
 from . import stopping
 from .contexts import Contexts
@@ -20,6 +18,7 @@ from .native import Native
 from .steps import StepClock, is_steady
 from .tensorflow_host import TensorflowHost
 from .tensorflow_phases import Phases
+from .tensorflow_steps import Steps
 from .tensorflow_variables import Variables
 from .writing import Writer, plain
 
@@ -58,16 +57,20 @@ class TensorflowWatch(Ending):
         self._phases = Phases(tensorflow, self._contexts, self._variables.gradients)
         self._host = TensorflowHost(native, settings)
         self._peak = 0
-        self._optimizers = []
-        self._threads = threading.local()
+        self._stepping = Steps(
+            tensorflow,
+            self._stepped,
+            applying=lambda: self._phases.phase("optimizer"),
+            traced=self._traced,
+            returned=native.forget_last_operator,
+        )
 
     # ------------------------------------------------------------------ set-up
 
     def install(self):
         """Hook into TensorFlow."""
         self.writer.progress("tensorflow", tensorflow=self._tf.__version__)
-        module = importlib.import_module("tensorflow.python.eager.polymorphic_function.polymorphic_function")
-        self._watch_functions(module.Function)
+        self._stepping.install()
         self._phases.install()
         self._host.publish()
         self.watch_the_end()
@@ -78,78 +81,15 @@ class TensorflowWatch(Ending):
 
     def keras_imported(self, keras):
         """Keras has been imported: its optimizers make steps, and its models own variables."""
-        try:
-            if keras.config.backend() != "tensorflow":
-                return
-        except AttributeError:  # tf_keras, Keras 2
-            pass
-        self._phases.watch_layers()
-        for name in ("Optimizer", "LossScaleOptimizer"):
-            self._watch_optimizers(getattr(getattr(keras, "optimizers", None), name, None))
-
-    def _watch_optimizers(self, optimizer_class):
-        watch = self
-        for name in ("apply", "apply_gradients"):
-            for kind in getattr(optimizer_class, "__mro__", ()):
-                original = vars(kind).get(name)
-                if original is None or getattr(original, "_peakmem", False):
-                    continue
-
-                def around(original):
-                    @functools.wraps(original)
-                    def applied(self, *args, **kwargs):
-                        if getattr(watch._threads, "applying", False):
-                            return original(self, *args, **kwargs)
-                        watch._threads.applying = True
-                        try:
-                            with watch._phases.phase("optimizer"):
-                                result = original(self, *args, **kwargs)
-                        finally:
-                            watch._threads.applying = False
-                        watch._applied(self)
-                        return result
-
-                    vars(applied)["_peakmem"] = True
-                    return applied
-
-                setattr(kind, name, around(original))
-
-    def _watch_functions(self, function_class):
-        original = function_class.__call__
-        watch = self
-
-        @functools.wraps(original)
-        def __call__(self, *args, **kwargs):
-            threads = watch._threads
-            outer = getattr(threads, "function", None)
-            if outer is not None:
-                return original(self, *args, **kwargs)
-            threads.function = self
-            try:
-                result = original(self, *args, **kwargs)
-            finally:
-                threads.function = None
-                watch._native.forget_last_operator()
-            if getattr(self, "_peakmem_trains", False):
-                watch._stepped(id(self))
-            return result
-
-        function_class.__call__ = __call__
+        if self._stepping.keras_imported(keras):
+            self._phases.watch_layers()
 
     # ------------------------------------------------------------------- hooks
 
-    def _applied(self, optimizer):
-        """An optimizer was applied: now, or in a function that is being traced and will apply it when it is called."""
-        if not any(known is optimizer for known in self._optimizers):
-            self._optimizers.append(optimizer)
-        function = getattr(self._threads, "function", None)
-        if function is not None:
-            function._peakmem_trains = True
-            if self._settings.record and not self._clock.steps and not self._finished:
-                with self._tf.init_scope():  # what the first step replaces has never been seen else
-                    self._variables.look(1, self._optimizers)
-        elif self._tf.executing_eagerly():
-            self._stepped(id(optimizer))
+    def _traced(self):
+        if self._settings.record and not self._clock.steps and not self._finished:
+            with self._tf.init_scope():  # what the first step replaces has never been seen else
+                self._variables.look(1, self._stepping.optimizers)
 
     def _stepped(self, identity):
         if self._finished or not self._uses_gpu():
@@ -159,7 +99,7 @@ class TensorflowWatch(Ending):
         step = self._clock.steps[-1]
         self.writer.progress("step", step=len(self._clock.steps), allocated=step.allocated, reserved=step.reserved)
         if self._settings.record:
-            self._variables.look(len(self._clock.steps), self._optimizers)
+            self._variables.look(len(self._clock.steps), self._stepping.optimizers)
         self._host.step_done()
         if self._clock.enough():
             self.finish("enough")
@@ -209,7 +149,7 @@ class TensorflowWatch(Ending):
     def _recording(self, reason):
         tf = self._tf
         self._allocated_peak()
-        self._variables.look(0, self._optimizers)
+        self._variables.look(0, self._stepping.optimizers)
         chunks, chunk_names = self._native.chunks() if self._settings.record else (b"", [])
         library = json.loads(self._native.report())
         device = library["devices"][0]

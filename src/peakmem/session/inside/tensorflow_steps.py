@@ -4,6 +4,7 @@ That is an outermost call of a `tf.function` that applies an optimizer, or an op
 of them.
 """
 
+import contextlib
 import functools
 import importlib
 import threading
@@ -16,15 +17,23 @@ class Steps:
         optimizers: those that were applied, or are applied in a function that was traced.
     """
 
-    def __init__(self, tensorflow, stepped):
+    def __init__(
+        self, tensorflow, stepped, *, applying=contextlib.nullcontext, traced=lambda: None, returned=lambda: None
+    ):
         """
         Args:
             tensorflow: the module.
             stepped: called with the identity of what stepped, when the step has been computed.
+            applying: gives the context in which an optimizer is applied.
+            traced: called when an optimizer was applied in a function that is being traced.
+            returned: called after each outermost call of a function, also if it failed.
         """
         self.optimizers: list = []
         self._tf = tensorflow
         self._stepped = stepped
+        self._applying_in = applying
+        self._traced = traced
+        self._returned = returned
         self._threads = threading.local()
 
     def install(self):
@@ -33,10 +42,10 @@ class Steps:
         module.Function.__call__ = self._calling(module.Function.__call__)
 
     def keras_imported(self, keras):
-        """Keras has been imported: its optimizers make steps, where TensorFlow is its backend."""
+        """Keras has been imported: its optimizers make steps, where TensorFlow is its backend; gives whether it is."""
         try:
             if keras.config.backend() != "tensorflow":
-                return
+                return False
         except AttributeError:  # tf_keras, Keras 2
             pass
         for name in ("Optimizer", "LossScaleOptimizer"):
@@ -45,6 +54,7 @@ class Steps:
                     original = vars(kind).get(method)
                     if original is not None and not hasattr(original, "_peakmem"):
                         setattr(kind, method, self._applying(original))
+        return True
 
     def _calling(self, original):
         steps = self
@@ -59,6 +69,7 @@ class Steps:
                 result = original(self, *args, **kwargs)
             finally:
                 threads.function = None
+                steps._returned()
             if getattr(self, "_peakmem_trains", False):
                 steps._stepped(id(self))
             return result
@@ -74,7 +85,8 @@ class Steps:
                 return original(self, *args, **kwargs)
             steps._threads.applying = True
             try:
-                result = original(self, *args, **kwargs)
+                with steps._applying_in():
+                    result = original(self, *args, **kwargs)
             finally:
                 steps._threads.applying = False
             steps._applied(self)
@@ -90,5 +102,6 @@ class Steps:
         function = getattr(self._threads, "function", None)
         if function is not None:
             function._peakmem_trains = True
+            self._traced()
         elif self._tf.executing_eagerly():
             self._stepped(id(optimizer))
