@@ -97,7 +97,12 @@ def _roles(found: dict[str, Any]) -> tuple[HostPart, ...]:
 
 def _too_much(recording: dict[str, Any]) -> int:
     """By how much more the watched process holds than the script alone: peakmem, but for what it has left out."""
-    return int(recording["own"]) - int(recording["compiler"]["left_out"])
+    return int(recording["own"]) - int(recording["compiler"]["left_out"]) - _hollow(recording, "resident")
+
+
+def _hollow(recording: dict[str, Any], what: str) -> int:
+    """What libraries would take that hollow ones stood for (`host/hollow.py`), bytes."""
+    return int(recording.get("hollow", {}).get(what, 0))
 
 
 def training_peak(recording: dict[str, Any]) -> int:
@@ -107,7 +112,7 @@ def training_peak(recording: dict[str, Any]) -> int:
 
 def libraries(recording: dict[str, Any]) -> tuple[int, int]:
     """What is resident beside tensors and the heap then, bytes: as imported, and loaded later."""
-    base = int(recording["base"])
+    base = int(recording["base"]) + _hollow(recording, "resident")
     return base, int(recording["highest"]["outside"]) - _too_much(recording) - base
 
 
@@ -148,7 +153,8 @@ def _at_exit(recording: dict[str, Any]) -> tuple[HostPart, ...]:
     touched = left and (recording["exit_touched"] if left["touched"] is None else left["touched"])
     if not touched:
         return ()
-    base = recording["base"]
+    touched += _hollow(recording, "touched")
+    base = int(recording["base"]) + _hollow(recording, "resident")
     return (
         HostPart(name="libraries", bytes=base, source="measured", note="Python and torch, as imported"),
         HostPart(

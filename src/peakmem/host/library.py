@@ -95,10 +95,10 @@ def _pair(value: object) -> tuple[str, str]:
 
 
 def _calls_gomp(library: Path) -> bool:
-    from peakmem.vgpu.elf import dynamic_symbols
+    from peakmem.vgpu.elf import asks_for
 
     try:
-        return "GOMP_parallel" in dynamic_symbols(library).undefined
+        return asks_for(library, "GOMP_parallel")
     except (OSError, ValueError):
         return False
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from peakmem.host.hollow import ensure_hollow
 from peakmem.host.library import CpuFacts, ensure_host_library, environment
 from peakmem.host.tensorflow import TensorflowCpuFacts, ensure_tensorflow_library, environment_of_tensorflow
 from peakmem.session.running import Ended, Question, run_session
@@ -43,14 +44,17 @@ def launch_on_cpu(
     Raises:
         PeakmemError: the library can't be built, or the command can't be started.
     """
+    question = replace(run.question, device="cpu")
     base = {**os.environ, **run.variables}
     if isinstance(run.facts, TensorflowCpuFacts):
         variables = environment_of_tensorflow(ensure_tensorflow_library(on_build), base=base)
     else:
-        variables = environment(ensure_host_library(on_build), base=base)
+        library = ensure_host_library(on_build)
+        variables = environment(library, base=base)
+        question = replace(question, hollow=ensure_hollow(run.facts, library))
     return run_session(
         run.command,
-        question=replace(run.question, device="cpu"),
+        question=question,
         environment=variables,
         on_progress=on_progress,
         on_line=on_line,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from peakmem.errors import PeakmemError
+from peakmem.host.hollow import Hollow
 from peakmem.host.pinned import PinnedPages
 from peakmem.host.tape import Tape, Taped
 from peakmem.session.reading import Outcome, read_outcome
@@ -42,6 +43,7 @@ class Question:
     late_compiler: bool = False
     compiler_sizes: Mapping[str, int] | None = None
     exit_sizes: Mapping[str, int] | None = None
+    hollow: Hollow | None = None
     no_initial_values: bool = False
     no_weights: bool = False
     assume: str = ""

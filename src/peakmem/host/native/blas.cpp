@@ -12,8 +12,8 @@
 
 namespace {
 
-constexpr double kMostProducts = 4.3e9;  // multiplications of one product: about 0.07 s
-constexpr double kMostResults = 4.2e6;
+constexpr int kShorter = 256, kLonger = 16384, kInner = 1024;
+constexpr double kMostProducts = (double)kShorter * kLonger * kInner;  // multiplications of one product: about 0.07 s
 constexpr int kMostShapes = 4096;
 
 uint64_t g_seen[kMostShapes];
@@ -32,14 +32,13 @@ bool is_new(uint64_t shape) {
   return true;
 }
 
-int at_least(int value, int least) { return value / 2 > least ? (value + 1) / 2 : (value < least ? value : least); }
+int at_most(int value, int most) { return value < most ? value : most; }
 
 void shorten(int &m, int &n, int &k) {
-  auto too_much = [&] { return (double)m * n * k > kMostProducts || (double)m * n > kMostResults; };
   int &shorter = m < n ? m : n, &longer = m < n ? n : m;
-  while (too_much() && k > 1024) k = at_least(k, 1024);
-  while (too_much() && shorter > 256) shorter = at_least(shorter, 256);
-  while (too_much() && longer > 1024) longer = at_least(longer, 1024);
+  shorter = at_most(shorter, kShorter);
+  longer = at_most(longer, kLonger);
+  k = at_most(k, kInner);
 }
 
 class Scratch {

@@ -24,9 +24,11 @@ def start():
         importing.when_imported("torch", count)
         return
 
-    from . import stopping
+    from . import garbage, stopping
 
-    stopping.install(leave=config.device != "cpu")  # the CPU's library looks at what follows
+    stopping.install()
+    if config.device != "cpu":
+        stopping.leave_early()
     watches: list = []
     kerases: list = []
 
@@ -36,7 +38,15 @@ def start():
             for keras in kerases:  # TensorFlow imports Keras
                 found.keras_imported(keras)
 
+    def before_torch():
+        garbage.look_rarely()
+        if config.hollow:
+            from .cpu import hollow
+
+            hollow.install(config.hollow["libraries"])
+
     def watch(torch):
+        garbage.until_training(torch)
         if config.device == "cpu":
             from . import cpu
 
@@ -63,7 +73,7 @@ def start():
         for found in watches:
             found.keras_imported(keras)
 
-    importing.when_imported("torch", watch)
+    importing.when_imported("torch", watch, first=before_torch)
     importing.when_imported("tensorflow", watch_tensorflow)
     importing.when_imported("keras", watch_keras)
     importing.when_imported("tf_keras", watch_keras)

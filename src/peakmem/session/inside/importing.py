@@ -1,4 +1,4 @@
-"""Run a function right after a module was imported for the first time, whoever imports it."""
+"""Run a function right after a module was imported for the first time, whoever imports it, or right before."""
 
 import importlib.abc
 import importlib.util
@@ -6,12 +6,13 @@ import sys
 
 
 class _Loader(importlib.abc.Loader):
-    """The module's own loader, with a call after it."""
+    """The module's own loader, with a call before it and one after it."""
 
-    def __init__(self, loader, finder, then):
+    def __init__(self, loader, finder, then, first):
         self._loader = loader
         self._finder = finder
         self._then = then
+        self._first = first
 
     def create_module(self, spec):
         return self._loader.create_module(spec)
@@ -22,6 +23,7 @@ class _Loader(importlib.abc.Loader):
         module.__loader__ = self._loader
         if self._finder in sys.meta_path:
             sys.meta_path.remove(self._finder)
+        self._first()
         self._loader.exec_module(module)
         self._then(module)
 
@@ -29,9 +31,10 @@ class _Loader(importlib.abc.Loader):
 class _Finder(importlib.abc.MetaPathFinder):
     """Finds one module, as often as somebody looks for it (which is not to import it)."""
 
-    def __init__(self, name, then):
+    def __init__(self, name, then, first):
         self._name = name
         self._then = then
+        self._first = first
         self._looking = False
 
     def find_spec(self, fullname, path=None, target=None):
@@ -43,13 +46,19 @@ class _Finder(importlib.abc.MetaPathFinder):
         finally:
             self._looking = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self, self._then)
+            spec.loader = _Loader(spec.loader, self, self._then, self._first)
         return spec
 
 
-def when_imported(name, then):
-    """Call `then(module)` as soon as the module `name` has been imported; at once if it already is."""
+def when_imported(name, then, *, first=lambda: None):
+    """Call `then(module)` as soon as the module `name` has been imported; at once if it already is.
+
+    Args:
+        name: of the module.
+        then: the function.
+        first: called right before the module is imported; not at all if it already is.
+    """
     if name in sys.modules:
         then(sys.modules[name])
     else:
-        sys.meta_path.insert(0, _Finder(name, then))
+        sys.meta_path.insert(0, _Finder(name, then, first))

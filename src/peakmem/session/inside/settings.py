@@ -19,6 +19,7 @@ class Settings:
         late_compiler: whether PyTorch's compiler is loaded only when something asks for it.
         compiler_sizes: what it was seen to hold, as `compiler.left_out` has it; None: nobody asks.
         exit_sizes: what was seen to be touched when libraries are unloaded, by `compiler.key_of`; None: nobody asks.
+        hollow: libraries that are replaced, as `host/hollow.py` describes them; None: none are.
         no_initial_values: whether initial values that a model draws on the host are left out.
         no_weights: whether `from_pretrained` and its like build from a configuration alone.
         changes: training settings that are changed, as `changes.py` reads them.
@@ -37,6 +38,7 @@ class Settings:
     late_compiler: bool = False
     compiler_sizes: "dict[str, int] | None" = None
     exit_sizes: "dict[str, int] | None" = None
+    hollow: "dict | None" = None
     no_initial_values: bool = False
     no_weights: bool = False
     assume: str = ""

@@ -2,12 +2,14 @@
 
 import atexit
 import ctypes
+import gc
 import os
 import sys
 import threading
 
 GRACE_SECONDS = 10
 _stopped = False
+_early = False
 
 
 class EnoughSeen(SystemExit):
@@ -20,18 +22,23 @@ class EnoughSeen(SystemExit):
         super().__init__(0)
 
 
-def install(*, leave):
-    """Be the first to ask for an exit handler, so that ours is the last to run.
+def install():
+    """Be the first to ask for an exit handler, so that ours is the last to run."""
+    atexit.register(_leave)
 
-    `leave`: whether the process ends with it.
-    """
-    if leave:
-        atexit.register(_leave)
+
+def leave_early():
+    """Nobody asks what the process takes while Python and torch are taken down: let it end with its exit handlers."""
+    global _early
+    _early = True
 
 
 def _leave():
     """Leave without taking torch down, which takes half as long as importing it, once all exit handlers have run."""
-    if not _stopped or getattr(sys, "last_value", None) is not None:  # an error has an exit code of its own
+    if not _early:
+        return
+    gc.freeze()  # where it must be taken down, most of that time goes into looking for circles of references
+    if not _stopped or getattr(sys, "last_value", None) is not None:  # they have exit codes of their own
         return
     for stream in (sys.stdout, sys.stderr):
         try:

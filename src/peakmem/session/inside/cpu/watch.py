@@ -7,13 +7,13 @@ import threading
 import time
 import weakref
 
-from .. import compiler, stopping
+from .. import compiler, garbage, stopping
 from ..ending import Ending
 from ..keras import Optimizers
 from ..recording import FORMAT
 from ..steps import StepClock, watch_new_optimizers
 from ..writing import plain
-from . import checkpoints, recurrent, unwritten
+from . import checkpoints, hollow, recurrent, unwritten
 from .counted import Counted
 from .mode import SkipMode
 from .roles import Roles
@@ -66,11 +66,15 @@ class CpuWatch(Ending):
         self._own = 0
         self._at_fork = 0
         self._compiler = {"with": "", "size": 0, "left_out": 0}
+        self._hollow = {"resident": 0, "touched": 0}
 
     def install(self):
         """Hook into torch; from here on large kernels are skipped."""
         torch = self.torch
         self._base = _resident()
+        stands_for = self.settings.hollow
+        if stands_for and hollow.stand_in(stands_for["libraries"]):
+            self._hollow = {"resident": stands_for["resident"], "touched": stands_for["touched"]}
         self._threads = torch.get_num_threads()
         self.native.look()
         if self._threads == 1:
@@ -109,6 +113,7 @@ class CpuWatch(Ending):
 
     def enter(self, phase):
         """A phase of the training begins: the one before it is over, and its peak is noted."""
+        garbage.look_as_ever()
         if phase == "backward" and self._counted is not None:
             self._counted.close()
         state = self.native.read()
@@ -206,10 +211,16 @@ class CpuWatch(Ending):
         self.native.look()
         self.enter("other")
         self._roles.at_peak(self.native)
-        key = compiler.key_of(self.torch)
+        key = compiler.key_of(self.torch) + (", hollow" if self._hollow["resident"] else "")
         touched = (self.settings.exit_sizes or {}).get(key)
         self.writer.recording(plain({**self._describe(reason), "exit_with": key, "exit_touched": touched}))
+        if touched is not None and self._most_at_exit(touched) < self._highest["resident"]:
+            stopping.leave_early()
         self.native.tell_at_end(self.writer.at_end(), leave=touched is not None)
+
+    def _most_at_exit(self, touched):
+        """What the process can take at its very end, with nothing freed before: if it is no peak, nobody asks."""
+        return self.native.read().resident + touched + self._hollow["touched"]
 
     def _describe(self, reason):
         torch = self.torch
@@ -231,6 +242,7 @@ class CpuWatch(Ending):
             "own": self._own,
             "outside": state.outside,
             "compiler": self._compiler,
+            "hollow": self._hollow,
             "end": _resident_and_highest(),
             "highest": self._highest,
             "steps": self._steps,
