@@ -90,11 +90,6 @@ struct Own {
 Own g_own[kArenas + 16];  // what `begin` and `arena_of` reserved: memory of ours that the program would not have
 int g_n_own = 0;
 
-void *reserve_own(size_t bytes) {
-  void *p = reserve(bytes);
-  if (p && g_n_own < kArenas + 16) g_own[g_n_own++] = {(uintptr_t)p, (uintptr_t)p + bytes};
-  return p;
-}
 volatile int g_lock = 0;
 char g_used[1024];
 char g_end[4096];  // file that is told what is left at the end; empty: none
@@ -320,6 +315,12 @@ void *reserve(size_t bytes) {
   return p == MAP_FAILED ? nullptr : p;
 }
 
+void *reserve_own(size_t bytes) {
+  void *p = reserve(bytes);
+  if (p && g_n_own < kArenas + 16) g_own[g_n_own++] = {(uintptr_t)p, (uintptr_t)p + bytes};
+  return p;
+}
+
 Lock::Lock() {
   while (__sync_lock_test_and_set(&g_lock, 1)) usleep(1);
 }
@@ -415,8 +416,6 @@ void heap_was_trimmed() {
 
 using namespace peakmem;
 
-API int *peakmem_host_skip(void) { return &t_skip; }
-
 API void peakmem_host_look(void) {
   Lock lock;
   if (!g.blocks) begin();
@@ -449,16 +448,6 @@ API void peakmem_host_partly(uint64_t size, uint64_t written, uint64_t blocks) {
   t_partly_left = blocks;
   t_partly_size = size;
   t_partly_written = written;
-}
-
-API void peakmem_host_zero(uint64_t address, uint64_t size) {
-  uint64_t from = (address + kPage - 1) & ~(kPage - 1), to = (address + size) & ~(kPage - 1);
-  if (from >= to || madvise((void *)from, to - from, MADV_DONTNEED)) {
-    memset((void *)address, 0, size);
-    return;
-  }
-  memset((void *)address, 0, from - address);
-  memset((void *)to, 0, address + size - to);
 }
 
 API uint64_t peakmem_host_resident(uint64_t address, uint64_t size) {

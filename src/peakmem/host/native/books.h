@@ -27,6 +27,8 @@ inline bool in_main_heap(const void *p) { return !(chunk_size(p) & 4); }
 
 // Memory of our own, which must not come from malloc: it would move the blocks of the program.
 void *reserve(size_t bytes);
+// The same, which then counts as nothing that is resident.
+void *reserve_own(size_t bytes);
 
 // A spinning lock: waiters hold it for some microseconds.
 class Lock {

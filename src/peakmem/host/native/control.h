@@ -30,8 +30,19 @@ struct peakmem_host_block {
   uint64_t size;
 };
 
-/* 1 in a thread while large kernels are to be skipped. The address of this thread's own. */
-int *peakmem_host_skip(void);
+/* Begins to follow PyTorch's operators. `computed`: names of those that are never skipped, separated by blanks. Then an
+ * operator must be called with two tensors, which these are the addresses of (`Tensor._cdata`), and one with a list of
+ * both. 0: not this PyTorch. */
+int peakmem_host_watch_operators(const char *computed, const void *first, const void *second);
+/* From now on operators are skipped, or no longer; returns whether they are, which takes that what they are called with
+ * was recognised. */
+int peakmem_host_skip_operators(int on);
+/* How many were skipped. */
+uint64_t peakmem_host_skipped(void);
+/* 1 in a thread while code of ours runs in it, whose memory is not to come from malloc. The address of this thread's. */
+int *peakmem_host_own(void);
+/* 1 in a thread while everything is to be computed. The address of this thread's own. */
+int *peakmem_host_compute(void);
 /* Looks at the process's resident pages now, whatever it costs (about 10 ms for 6 GB). */
 void peakmem_host_look(void);
 void peakmem_host_read(struct peakmem_host_state *out);
@@ -41,8 +52,6 @@ void peakmem_host_reset_peak(void);
 uint64_t peakmem_host_peak_blocks(struct peakmem_host_block *out, uint64_t n);
 /* Of the next so many blocks of exactly so many bytes this thread writes only a part; 0, 0, 0: of none. */
 void peakmem_host_partly(uint64_t size, uint64_t written, uint64_t blocks);
-/* Fills memory of the program's own with zeros that take no memory. */
-void peakmem_host_zero(uint64_t address, uint64_t size);
 /* Resident bytes of a live block, from /proc/self/pagemap. */
 uint64_t peakmem_host_resident(uint64_t address, uint64_t size);
 /* How resident memory went, thinned out; returns how many rows there are. */

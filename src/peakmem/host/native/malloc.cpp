@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "aside.h"
 #include "books.h"
 #include "torch.h"
 
@@ -27,13 +28,30 @@ namespace {
 constexpr size_t kSmall = 1024;  // blocks below lie on pages that others write
 constexpr size_t kConsolidation = 64 << 10;  // FASTBIN_CONSOLIDATION_THRESHOLD: a smaller free never shrinks a heap
 
+constexpr size_t kGivenBack = 64 << 10;  // from here on zeros are had by giving pages back
+
+// What a skipped operator gives as its result must be numbers, and indices valid ones: it is zeros. They take no memory.
+void zero(void *p, size_t size) {
+  uintptr_t from = ((uintptr_t)p + peakmem::kPage - 1) & ~(peakmem::kPage - 1);
+  uintptr_t to = ((uintptr_t)p + size) & ~(peakmem::kPage - 1);
+  if (size < kGivenBack || madvise((void *)from, to - from, MADV_DONTNEED)) {
+    memset(p, 0, size);
+    return;
+  }
+  memset(p, 0, from - (uintptr_t)p);
+  memset((void *)to, 0, (uintptr_t)p + size - to);
+}
+
 void *aligned(size_t alignment, size_t size) {
+  peakmem::t_told = 0;  // no observer was called
   void *p = __libc_memalign(alignment, size);
+  if (p && peakmem::t_skip && !peakmem::is_mapped(p)) zero(p, size);
   if (p && size >= kSmall) peakmem::block_taken(p, size);
   return p;
 }
 
 void given_back(void *p) {
+  if (p && peakmem::size_aside(p)) return peakmem::give_back_aside(p);
   if (!p || !peakmem::any_blocks()) return __libc_free(p);
   bool mapped = peakmem::is_mapped(p), main = peakmem::in_main_heap(p);
   peakmem::block_given_back(p);
@@ -45,11 +63,27 @@ void given_back(void *p) {
 
 }  // namespace
 
-API void *malloc(size_t size) { return __libc_malloc(size); }
-API void *calloc(size_t count, size_t size) { return __libc_calloc(count, size); }
+API void *malloc(size_t size) {
+  void *p = peakmem::goes_aside(size) ? peakmem::take_aside(size) : nullptr;
+  return p ? p : __libc_malloc(size);
+}
+API void *calloc(size_t count, size_t size) {
+  size_t all;
+  if (__builtin_mul_overflow(count, size, &all) || !peakmem::goes_aside(all)) return __libc_calloc(count, size);
+  void *p = peakmem::take_aside(all);
+  return p ? memset(p, 0, all) : __libc_calloc(count, size);
+}
 API void free(void *p) { given_back(p); }
 API void *realloc(void *p, size_t size) {
-  if (p && peakmem::any_blocks()) peakmem::block_given_back(p);
+  if (!p) return malloc(size);
+  if (size_t had = peakmem::size_aside(p)) {
+    if (size && size <= had) return p;
+    void *other = size ? malloc(size) : nullptr;
+    if (other) memcpy(other, p, had);
+    if (other || !size) peakmem::give_back_aside(p);
+    return other;
+  }
+  if (peakmem::any_blocks()) peakmem::block_given_back(p);
   return __libc_realloc(p, size);
 }
 API void *memalign(size_t alignment, size_t size) { return aligned(alignment, size); }

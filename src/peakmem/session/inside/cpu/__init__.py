@@ -18,5 +18,9 @@ def install(torch, settings):
     from .watch import CpuWatch
 
     watch = CpuWatch(torch, settings, native, writer)
-    watch.install()
+    try:
+        watch.install()
+    except OSError as error:
+        writer.progress("no_library", reason=str(error))
+        return None
     return watch

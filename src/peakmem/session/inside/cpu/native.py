@@ -1,5 +1,6 @@
 """The control interface of the host library (`host/native/control.h`), found in this very process."""
 
+import contextlib
 import ctypes
 import os
 from dataclasses import dataclass
@@ -18,6 +19,15 @@ class _Row(ctypes.Structure):
 
 class _Block(ctypes.Structure):
     _fields_ = (("address", ctypes.c_uint64), ("size", ctypes.c_uint64))
+
+
+@contextlib.contextmanager
+def _set(flag):
+    before, flag.value = flag.value, 1
+    try:
+        yield
+    finally:
+        flag.value = before
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,11 @@ class Native:
     def __init__(self):
         library = ctypes.CDLL(None)
         try:
-            library.peakmem_host_skip.restype = ctypes.POINTER(ctypes.c_int)
+            library.peakmem_host_watch_operators.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p]
+            library.peakmem_host_skip_operators.argtypes = [ctypes.c_int]
+            library.peakmem_host_skipped.restype = ctypes.c_uint64
+            library.peakmem_host_own.restype = ctypes.POINTER(ctypes.c_int)
+            library.peakmem_host_compute.restype = ctypes.POINTER(ctypes.c_int)
             library.peakmem_host_look.restype = None
             library.peakmem_host_read.restype = None
             library.peakmem_host_read.argtypes = [ctypes.POINTER(_State)]
@@ -60,8 +74,6 @@ class Native:
             library.peakmem_host_partly.argtypes = [ctypes.c_uint64] * 3
             library.peakmem_host_resident.restype = ctypes.c_uint64
             library.peakmem_host_resident.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
-            library.peakmem_host_zero.restype = None
-            library.peakmem_host_zero.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
             library.peakmem_host_tell_at_end.restype = None
             library.peakmem_host_tell_at_end.argtypes = [ctypes.c_char_p, ctypes.c_int]
             library.peakmem_host_course.restype = ctypes.c_uint64
@@ -73,12 +85,25 @@ class Native:
         self.reset_peak = library.peakmem_host_reset_peak
         self.partly = library.peakmem_host_partly
         self.redirect_onednn = library.peakmem_host_redirect_onednn
-        self.zero = library.peakmem_host_zero
+        self.skipped = library.peakmem_host_skipped
         self.resident_of = library.peakmem_host_resident
 
-    def skip_flag(self):
-        """This thread's switch: kernels are skipped while its `value` is 1."""
-        return self._library.peakmem_host_skip().contents
+    def watch_operators(self, computed, first, second):
+        """Follow operators; `control.h` says what must be called then. Whether it can be."""
+        names = " ".join(computed).encode()
+        return bool(self._library.peakmem_host_watch_operators(names, first._cdata, second._cdata))
+
+    def skip_operators(self, on):
+        """Skip operators, or no longer; gives whether they are."""
+        return bool(self._library.peakmem_host_skip_operators(on))
+
+    def computing(self):
+        """While it is entered this thread computes everything."""
+        return _set(self._library.peakmem_host_compute().contents)
+
+    def looking_on(self):
+        """While it is entered what this thread allocates is peakmem's own, and leaves the program's heap as it is."""
+        return _set(self._library.peakmem_host_own().contents)
 
     def tell_at_end(self, path, *, leave):
         """Have what is left of the blocks when Python is gone written to a file; `leave`: end the process with that."""

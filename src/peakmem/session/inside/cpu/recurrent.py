@@ -6,28 +6,51 @@ the same amount with each step of the sequence, so the layer is computed for two
 at.
 """
 
-import threading
+import functools
+
+from torch.utils._python_dispatch import TorchDispatchMode
 
 _SHORT, _LONGER = 2, 6
 _seen: dict = {}
 _counts = {"layers": 0}
-_local = threading.local()
 
 
-def special(torch, native):
-    """The handler for `SkipMode`."""
+class _LayerMode(TorchDispatchMode):
+    """Says of each layer's workspace how much of it is written."""
 
-    def layer(skip, func, args, kwargs):
-        written = _written(torch, native, func, args, kwargs)
+    def __init__(self, native):
+        super().__init__()
+        self._native = native
+
+    @classmethod
+    def _should_skip_dynamo(cls):
+        """Without this PyTorch wraps `__torch_dispatch__`, and imports its compiler for it."""
+        return False
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func._opname != "mkldnn_rnn_layer":
+            return func(*args, **kwargs)
+        written = _written(self._native, func, args, kwargs)
         _counts["layers"] += 1
         if written is not None:
-            native.partly(*written, 1)
+            self._native.partly(*written, 1)
         try:
-            return skip(func, args, kwargs, settle=False)  # the workspace is no result
+            return func(*args, **kwargs)
         finally:
-            native.partly(0, 0, 0)
+            self._native.partly(0, 0, 0)
 
-    return {"mkldnn_rnn_layer": layer}
+
+def install(torch, native):
+    """Take the place of what `nn.LSTM` calls; oneDNN has no layers of other kinds in PyTorch (2.14.1, RNN.cpp)."""
+    lstm = torch._VF.lstm
+
+    @functools.wraps(lstm)
+    def watched(*args, **kwargs):
+        with _LayerMode(native):
+            return lstm(*args, **kwargs)
+
+    torch._VF.lstm = watched
 
 
 def rows():
@@ -44,7 +67,7 @@ def rows():
     ]
 
 
-def _written(torch, native, func, args, kwargs):
+def _written(native, func, args, kwargs):
     """(bytes of the workspace, bytes of it that are written) for a call, or None if that can't be found out."""
     x = args[0]
     steps = x.shape[0]
@@ -54,7 +77,7 @@ def _written(torch, native, func, args, kwargs):
     result = None
     if steps > 2 * _LONGER:
         try:
-            sizes = [_computed(torch, native, func, (x[:n].contiguous(), *args[1:]), kwargs) for n in (_SHORT, _LONGER)]
+            sizes = [_computed(native, func, (x[:n].contiguous(), *args[1:]), kwargs) for n in (_SHORT, _LONGER)]
             (size_a, written_a), (size_b, written_b) = sizes
             grown = (steps - _SHORT) / (_LONGER - _SHORT)
             size = round(size_a + (size_b - size_a) * grown)
@@ -70,8 +93,9 @@ class _Sizes(tuple):
         return super().__new__(cls, (size, written))
 
 
-def _computed(torch, native, func, args, kwargs):
-    out = func(*args, **kwargs)
+def _computed(native, func, args, kwargs):
+    with native.computing():
+        out = func(*args, **kwargs)
     workspace = out[3]
     storage = workspace.untyped_storage()
     return storage.nbytes(), native.resident_of(storage.data_ptr(), storage.nbytes())

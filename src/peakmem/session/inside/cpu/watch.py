@@ -13,9 +13,8 @@ from ..keras import Optimizers
 from ..recording import FORMAT
 from ..steps import StepClock, watch_new_optimizers
 from ..writing import plain
-from . import checkpoints, hollow, recurrent, unwritten
+from . import checkpoints, hollow, operators, recurrent
 from .counted import Counted
-from .mode import SkipMode
 from .roles import Roles
 
 _STEADY_UNIT = 16 << 20
@@ -79,7 +78,8 @@ class CpuWatch(Ending):
         self.native.look()
         if self._threads == 1:
             self.native.redirect_onednn()
-        self.mode = SkipMode(self.native, {**recurrent.special(torch, self.native), **unwritten.special(self.native)})
+        operators.skip(torch, self.native)
+        recurrent.install(torch, self.native)
         checkpoints.install(torch)
         optimizer = importlib.import_module("torch.optim.optimizer")
         optimizer.register_optimizer_step_pre_hook(self._before_optimizer)
@@ -91,7 +91,6 @@ class CpuWatch(Ending):
             self._counted.install()
         self.watch_the_end()
         os.register_at_fork(before=self._before_fork, after_in_child=self._forked)
-        self.mode.put_on()
         # What peakmem itself takes of the process; `torch.optim` is imported by `import torch` in any case.
         self._own = max(0, _resident() - self._base)
         self.writer.progress("torch", torch=torch.__version__)
@@ -103,8 +102,7 @@ class CpuWatch(Ending):
 
     def _forked(self):
         # Workers really compute: what they load and transform is what the script reads.
-        self.mode.take_off()
-        self.mode.flag.value = 0
+        self.native.skip_operators(False)
         self._finished = bool(self._steps) or bool(self._optimizers)
         self._pid = os.getpid()
         self._lock = threading.RLock()
@@ -114,6 +112,10 @@ class CpuWatch(Ending):
     def enter(self, phase):
         """A phase of the training begins: the one before it is over, and its peak is noted."""
         garbage.look_as_ever()
+        with self.native.looking_on():
+            self._enter(phase)
+
+    def _enter(self, phase):
         if phase == "backward" and self._counted is not None:
             self._counted.close()
         state = self.native.read()
@@ -175,17 +177,26 @@ class CpuWatch(Ending):
         if self._finished:
             return
         self.enter("optimizer")
-        self._roles.gradients(optimizer)
+        with self.native.looking_on():
+            self._roles.gradients(optimizer)
 
     def _after_optimizer(self, optimizer, args, kwargs):
         if self._finished:
             return
         self.native.look()
         self.enter("forward")
-        self._roles.states(optimizer)
+        with self.native.looking_on():
+            self._roles.states(optimizer)
         self._stepped(optimizer)
 
     def _stepped(self, optimizer):
+        with self.native.looking_on():
+            self._count_step(optimizer)
+        if self.clock.enough():
+            self.finish("enough")
+            stopping.stop()
+
+    def _count_step(self, optimizer):
         peaks = list(self._phases.values())
         live = max(live for _, live in peaks)
         rss = max(resident for resident, _ in peaks)
@@ -201,9 +212,6 @@ class CpuWatch(Ending):
         self._phases = {}
         self._roles.at_peak(self.native)
         self.writer.progress("step", step=len(self.clock.steps), allocated=state.live, reserved=rss)
-        if self.clock.enough():
-            self.finish("enough")
-            stopping.stop()
 
     # --------------------------------------------------------------------- end
 
@@ -236,7 +244,7 @@ class CpuWatch(Ending):
             "oom": None,
             "seconds": time.monotonic() - self._started,
             "threads": self._threads,
-            "skipped": self.mode.skipped,
+            "skipped": self.native.skipped(),
             "steady": reason == "enough" and self.settings.steps == "auto" and self.clock._steady(),
             "base": self._base,
             "own": self._own,
