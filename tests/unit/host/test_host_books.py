@@ -168,22 +168,49 @@ result = [one, books()]
     assert two["mapped"] - one["mapped"] >= 64 * MIB
 
 
-def test_zeroed_memory_reads_as_zero_and_is_not_resident(library: Path) -> None:
-    result = run(
+def test_what_peakmem_allocates_for_itself_is_not_asked_of_malloc(library: Path) -> None:
+    found = run(
         library,
         """
-c.peakmem_host_zero.argtypes = [ctypes.c_uint64] * 2
-c.peakmem_host_resident.argtypes = [ctypes.c_uint64] * 2
-c.peakmem_host_resident.restype = ctypes.c_uint64
-size = 8 * 2**20
-p = tensor(size)
-before = c.peakmem_host_resident(p, size)
-c.peakmem_host_zero(p, size)
-after = c.peakmem_host_resident(p, size)
-data = ctypes.string_at(p, size)
-result = [before, after, len(data.strip(b"\\0"))]
+tensor(200_000)
+own = c.peakmem_host_own
+own.restype = ctypes.POINTER(ctypes.c_int)
+c.calloc.restype = c.realloc.restype = ctypes.c_void_p
+c.calloc.argtypes, c.realloc.argtypes = [ctypes.c_size_t] * 2, [ctypes.c_void_p, ctypes.c_size_t]
+def heap():
+    line = next(line for line in open("/proc/self/maps") if "[heap]" in line)
+    return tuple(int(x, 16) for x in line.split()[0].split("-"))
+flag = own().contents
+flag.value = 1
+pieces = [c.malloc(n) for n in (1, 16, 17, 1000, 5000, 1 << 20)]
+again = c.malloc(1000)
+c.memset(again, 7, 1000)
+grown = c.realloc(again, 3000)
+kept = ctypes.string_at(grown, 1000) == bytes([7]) * 1000
+c.free(pieces[3])
+reused = c.malloc(1001)
+zeros = c.calloc(100, 10)
+zeroed = ctypes.string_at(zeros, 1000) == bytes(1000)
+flag.value = 0
+program = c.malloc(1000)
+moved = c.realloc(grown, 100_000)
+low, high = heap()
+result = {
+    "in_heap": [low <= p < high for p in pieces], "aligned": all(p % 16 == 0 for p in pieces), "kept": kept,
+    "kept_moved": ctypes.string_at(moved, 1000) == bytes([7]) * 1000, "reused": reused == pieces[3], "zeroed": zeroed,
+    "program": low <= program < high, "distinct": len({*pieces, grown, zeros}),
+}
+for p in (*pieces[:3], *pieces[4:], reused, zeros, program, moved):
+    c.free(p)
 """,
     )
-    assert result[0] >= 8 * MIB
-    assert result[1] < 64 * 1024
-    assert result[2] == 0
+    assert found == {
+        "in_heap": [False] * 6,
+        "aligned": True,
+        "kept": True,
+        "kept_moved": True,
+        "reused": True,
+        "zeroed": True,
+        "program": True,
+        "distinct": 8,
+    }

@@ -37,7 +37,7 @@ class Lock {
   ~Lock();
 };
 
-extern __thread int t_skip;
+extern __thread int t_skip;  // 1 while kernels are to be skipped
 void used(const char *what);
 
 }  // namespace peakmem

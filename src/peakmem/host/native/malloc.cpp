@@ -13,6 +13,7 @@
 
 #include "aside.h"
 #include "books.h"
+#include "results.h"
 #include "torch.h"
 
 extern "C" {
@@ -28,24 +29,10 @@ namespace {
 constexpr size_t kSmall = 1024;  // blocks below lie on pages that others write
 constexpr size_t kConsolidation = 64 << 10;  // FASTBIN_CONSOLIDATION_THRESHOLD: a smaller free never shrinks a heap
 
-constexpr size_t kGivenBack = 64 << 10;  // from here on zeros are had by giving pages back
-
-// What a skipped operator gives as its result must be numbers, and indices valid ones: it is zeros. They take no memory.
-void zero(void *p, size_t size) {
-  uintptr_t from = ((uintptr_t)p + peakmem::kPage - 1) & ~(peakmem::kPage - 1);
-  uintptr_t to = ((uintptr_t)p + size) & ~(peakmem::kPage - 1);
-  if (size < kGivenBack || madvise((void *)from, to - from, MADV_DONTNEED)) {
-    memset(p, 0, size);
-    return;
-  }
-  memset(p, 0, from - (uintptr_t)p);
-  memset((void *)to, 0, (uintptr_t)p + size - to);
-}
-
-void *aligned(size_t alignment, size_t size) {
+void *aligned(size_t alignment, size_t size, const void *caller = nullptr) {
   peakmem::t_told = 0;  // no observer was called
   void *p = __libc_memalign(alignment, size);
-  if (p && peakmem::t_skip && !peakmem::is_mapped(p)) zero(p, size);
+  if (p && peakmem::t_results && peakmem::in_c10(caller)) peakmem::result_taken(p, size);
   if (p && size >= kSmall) peakmem::block_taken(p, size);
   return p;
 }
@@ -53,6 +40,7 @@ void *aligned(size_t alignment, size_t size) {
 void given_back(void *p) {
   if (p && peakmem::size_aside(p)) return peakmem::give_back_aside(p);
   if (!p || !peakmem::any_blocks()) return __libc_free(p);
+  peakmem::result_given_back(p);
   bool mapped = peakmem::is_mapped(p), main = peakmem::in_main_heap(p);
   peakmem::block_given_back(p);
   int error = errno;
@@ -92,7 +80,7 @@ API void *valloc(size_t size) { return aligned(peakmem::kPage, size); }
 API void *pvalloc(size_t size) { return aligned(peakmem::kPage, (size + peakmem::kPage - 1) & ~(peakmem::kPage - 1)); }
 API int posix_memalign(void **out, size_t alignment, size_t size) {
   if (alignment % sizeof(void *) || alignment & (alignment - 1) || !alignment) return EINVAL;
-  void *p = aligned(alignment, size);
+  void *p = aligned(alignment, size, __builtin_return_address(0));
   if (!p) return ENOMEM;
   *out = p;
   return 0;

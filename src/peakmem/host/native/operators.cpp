@@ -16,6 +16,7 @@
 #include "aside.h"
 #include "books.h"
 #include "control.h"
+#include "results.h"
 #include "torch.h"
 
 namespace {
@@ -60,7 +61,6 @@ int (*g_dtype)(const void *, int32_t *);
 int (*g_device)(const void *, int32_t *);
 
 uint64_t g_computed[kNames];  // hashes of names, open addressing; 0: none
-__thread uint8_t t_before[kDepth];
 __thread int t_depth __attribute__((tls_model("initial-exec")));
 __thread int t_forced __attribute__((tls_model("initial-exec")));
 uint64_t g_skipped;
@@ -201,7 +201,13 @@ bool leaves_unwritten(const char *name, Values values) {
 }
 
 enum Way { kAsBefore, kRun, kCompute, kSkip };
-enum { kSkipping = 1, kForced = 2, kUnwritten = 4 };  // what was before a call, and what began with it
+
+// What was before a call, and what began with it.
+struct Before {
+  bool skipping, forced, results, unwritten;
+  int kept;
+};
+__thread Before t_before[kDepth];
 
 Way way_of(const char *name, const void *call) {
   if (!strstr(name, "::") || strpbrk(name, " <")) return kAsBefore;  // no operator: an autograd node, a script's own name
@@ -212,30 +218,37 @@ Way way_of(const char *name, const void *call) {
   return must_be_true(name, values) ? kCompute : kSkip;
 }
 
+// By which operators make their results.
+bool makes_room(const char *name) { return !strncmp(name, "aten::empty", 11) || !strcmp(name, "aten::resize_"); }
+
 Nothing start(const void *call) {
   peakmem::t_told = 0;
-  uint8_t unused, &before = t_depth < kDepth ? t_before[t_depth] : unused;
-  before = (peakmem::t_skip ? kSkipping : 0) | (t_forced ? kForced : 0);
+  Before none, &before = t_depth < kDepth ? t_before[t_depth] : none;
+  before = {peakmem::t_skip != 0, t_forced != 0, peakmem::t_results != 0, false, peakmem::results()};
   t_depth++;
   if (g_state == kFinding) find_places(call);
   if (g_state != kOn || t_forced) return {};
   const char *name = g_name(call);
   Way way = way_of(name, call);
-  if (way != kAsBefore) peakmem::t_skip = way == kSkip;
+  if (way == kAsBefore) return {};
+  peakmem::t_skip = way == kSkip;
   t_forced = way == kCompute;
+  if (way == kSkip || !makes_room(name)) peakmem::t_results = way == kSkip;
   if (way != kSkip) return {};
   __sync_fetch_and_add(&g_skipped, 1);
-  if (leaves_unwritten(name, arguments(call))) before |= kUnwritten;
+  before.unwritten = leaves_unwritten(name, arguments(call));
   return {};
 }
 
 void end(const void *, void *) {
   t_depth--;
   if (t_depth >= kDepth || g_state != kOn) return;
-  uint8_t before = t_before[t_depth];
-  if (before & kUnwritten) peakmem_host_partly(0, 0, 0);
-  t_forced = before & kForced ? 1 : 0;
-  peakmem::t_skip = before & kSkipping ? 1 : 0;
+  const Before &before = t_before[t_depth];
+  if (before.unwritten) peakmem_host_partly(0, 0, 0);
+  if (peakmem::t_skip) peakmem::results_are_complete(before.kept);
+  t_forced = before.forced;
+  peakmem::t_skip = before.skipping;
+  peakmem::t_results = before.results;
 }
 
 }  // namespace

@@ -11,17 +11,33 @@
 
 namespace {
 
-uintptr_t g_from, g_to;
+struct Code {
+  const char *library;
+  uintptr_t from, to;
+  uint64_t asked;
+};
+Code g_torch = {"/libtorch_cpu.so"}, g_c10 = {"/libc10.so"};
 
-int find_code(struct dl_phdr_info *info, size_t, void *) {
-  if (!info->dlpi_name || !strstr(info->dlpi_name, "libtorch_cpu.so")) return 0;
+int find_code(struct dl_phdr_info *info, size_t, void *out) {
+  auto *code = (Code *)out;
+  if (!info->dlpi_name || !strstr(info->dlpi_name, code->library)) return 0;
   for (int i = 0; i < info->dlpi_phnum; i++) {
     const auto &header = info->dlpi_phdr[i];
     if (header.p_type != PT_LOAD || !(header.p_flags & PF_X)) continue;
-    g_to = info->dlpi_addr + header.p_vaddr + header.p_memsz;
-    g_from = info->dlpi_addr + header.p_vaddr;
+    code->to = info->dlpi_addr + header.p_vaddr + header.p_memsz;
+    code->from = info->dlpi_addr + header.p_vaddr;
   }
   return 1;
+}
+
+bool is_in(Code &code, const void *address) {
+  uintptr_t a = (uintptr_t)address;
+  if (!code.from) {
+    // Not loaded yet: look again now and then, since dl_iterate_phdr takes a lock.
+    if (code.asked++ % 64) return false;
+    dl_iterate_phdr(find_code, &code);
+  }
+  return a >= code.from && a < code.to;
 }
 
 }  // namespace
@@ -35,16 +51,8 @@ void *peakmem::next(const char *name) {
   return nullptr;
 }
 
-bool peakmem::in_torch(const void *address) {
-  uintptr_t a = (uintptr_t)address;
-  if (!g_from) {
-    static uint64_t asked = 0;
-    // Not loaded yet: look again now and then, since dl_iterate_phdr takes a lock.
-    if (asked++ % 64) return false;
-    dl_iterate_phdr(find_code, nullptr);
-  }
-  return a >= g_from && a < g_to;
-}
+bool peakmem::in_torch(const void *address) { return is_in(g_torch, address); }
+bool peakmem::in_c10(const void *address) { return is_in(g_c10, address); }
 
 // c10/core/impl/TorchDispatchModeTLS.h. ATen asks whether a dispatch mode is on to keep away from operations in place
 // (ATen/TensorSubclassLikeUtils.h); ours must not change what is allocated, so to ATen there is none. Python's bindings,

@@ -7,5 +7,7 @@ namespace peakmem {
 void *next(const char *name);
 // Whether an address is in the code of libtorch_cpu.so.
 bool in_torch(const void *address);
+// Of libc10.so, which allocates all tensors.
+bool in_c10(const void *address);
 
 }  // namespace peakmem
