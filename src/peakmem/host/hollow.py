@@ -15,17 +15,18 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
 import platformdirs
 
-from peakmem.host.library import CpuFacts
+from peakmem.host.library import CpuFacts, environment
 
 STEMS = ("libcublasLt", "libnvJitLink", "libnvrtc", "libcusparseLt", "libcufft")
 """Those that hold most: 60, 31, 27, 5 and 3 MiB of files and as much again of their own (PyTorch 2.14.1, CUDA 13.0)."""
 _SECONDS = 60
+_FORMAT = 2  # of what is kept
 _PROBE = """
 import ctypes, sys
 
@@ -50,11 +51,13 @@ class Hollow:
         libraries: paths of the hollow ones, by the names that others ask for.
         resident: bytes that the real ones hold once they are loaded.
         touched: bytes of the real ones' files that become resident when they are unloaded.
+        torch: folder of the PyTorch that loads them; another one may load others.
     """
 
     libraries: Mapping[str, str]
     resident: int
     touched: int
+    torch: str = ""
 
 
 NOTHING = Hollow(libraries={}, resident=0, touched=0)
@@ -72,16 +75,15 @@ def ensure_hollow(facts: CpuFacts, host_library: Path) -> Hollow:
     real = libraries_of(facts.folder.parent)
     if not real:
         return NOTHING
-    folder = Path(platformdirs.user_cache_dir("peakmem", appauthor=False)) / "hollow" / _identity(real, facts)
     try:
-        return _read(folder)
-    except (OSError, ValueError, TypeError, KeyError):
-        pass
-    try:
-        _make(folder, real, facts, host_library)
-        return _read(folder)
-    except (OSError, ValueError, TypeError, KeyError, subprocess.SubprocessError):
+        folder = Path(platformdirs.user_cache_dir("peakmem", appauthor=False)) / "hollow" / _identity(real, facts)
+        found = _read(folder)
+        if found is None:
+            _make(folder, real, facts, host_library)
+            found = _read(folder)
+    except (OSError, ValueError, KeyError, subprocess.SubprocessError, RuntimeError):  # the last: links in a circle
         return NOTHING
+    return NOTHING if found is None else replace(found, torch=str(facts.folder))
 
 
 def libraries_of(packages: Path) -> tuple[Path, ...]:
@@ -100,28 +102,43 @@ def libraries_of(packages: Path) -> tuple[Path, ...]:
 
 def _identity(real: tuple[Path, ...], facts: CpuFacts) -> str:
     facts_of_files = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in real]
-    return sha256(json.dumps([facts_of_files, str(facts.python), facts.libc]).encode()).hexdigest()[:24]
+    return sha256(json.dumps([_FORMAT, facts_of_files, str(facts.python), facts.libc]).encode()).hexdigest()[:24]
 
 
-def _read(folder: Path) -> Hollow:
-    found = json.loads((folder / "sizes.json").read_text(encoding="utf-8"))
-    libraries = {name: str(folder / name) for name in found["libraries"]}
-    if not all(Path(path).is_file() for path in libraries.values()):
-        raise ValueError("a library is gone")
-    return Hollow(libraries=libraries, resident=int(found["resident"]), touched=int(found["touched"]))
+def _read(folder: Path) -> Hollow | None:
+    """What is kept in a folder; None where something is missing, or not as it was written."""
+    folder = folder.resolve()  # the kernel tells of mapped files without links
+    try:
+        found = json.loads((folder / "sizes.json").read_text(encoding="utf-8"))
+        libraries = {name: folder / name for name in found["libraries"]}
+        # The loader maps what a file says of itself: of a shorter one it would fail in the middle of the script.
+        if any(path.stat().st_size != found["libraries"][name] for name, path in libraries.items()):
+            return None
+        return Hollow(
+            libraries={name: str(path) for name, path in libraries.items()},
+            resident=int(found["resident"]),
+            touched=int(found["touched"]),
+        )
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
 
 
 def _make(folder: Path, real: tuple[Path, ...], facts: CpuFacts, host_library: Path) -> None:
     from peakmem.host.hollow_elf import hollow_library
     from peakmem.vgpu.elf import exports
 
-    resident, touched = _measured(real, facts, host_library)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as made:
+    with tempfile.TemporaryDirectory(dir=folder.parent) as made:  # first of all: where nothing can be kept, nothing is
+        lengths = {}
         for path in real:
-            text = hollow_library(path.name, exports(path), machine=facts.machine)
-            (Path(made) / path.name).write_bytes(text)
-        sizes = {"libraries": [path.name for path in real], "resident": resident, "touched": touched}
+            given = exports(path)
+            if not given.symbols:
+                raise ValueError(f"{path} does not tell its names")
+            lengths[path.name] = (Path(made) / path.name).write_bytes(
+                hollow_library(path.name, given, machine=facts.machine)
+            )
+        resident, touched = _measured(real, facts, host_library)
+        sizes = {"libraries": lengths, "resident": resident, "touched": touched}
         (Path(made) / "sizes.json").write_text(json.dumps(sizes), encoding="utf-8")
         folder.mkdir(exist_ok=True)
         for path in sorted(Path(made).iterdir()):  # `sizes.json`, which says that all is there, comes last
@@ -130,7 +147,7 @@ def _make(folder: Path, real: tuple[Path, ...], facts: CpuFacts, host_library: P
 
 def _measured(real: tuple[Path, ...], facts: CpuFacts, host_library: Path) -> tuple[int, int]:
     """What they hold once loaded, and touch when unloaded: of the second of two, since the first reads from disk."""
-    variables = {**os.environ, "LD_PRELOAD": str(host_library), "CUDA_VISIBLE_DEVICES": ""}
+    variables = environment(host_library, base={k: v for k, v in os.environ.items() if k != "LD_PRELOAD"})
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "left.json"
         command = [str(facts.python), "-I", "-S", "-c", _PROBE, str(told), *map(str, real)]

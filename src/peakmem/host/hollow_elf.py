@@ -5,6 +5,7 @@ ELF-64 Object File Format, version 1.5; symbol versions: Linux Standard Base Cor
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass, field
 
@@ -17,7 +18,14 @@ _RETURN_1 = {
     "x86_64": bytes.fromhex("b801000000c3"),  # mov $1, %eax; ret
     "aarch64": bytes.fromhex("20008052c0035fd6"),  # mov w0, #1; ret
 }
-"""What every function does. Of none of these libraries is 1 the status of a success."""
+"""What functions do. Of none of these libraries is 1 the status of a success."""
+_RETURN_TEXT = {
+    "x86_64": bytes.fromhex("488d0501000000c3"),  # lea 1(%rip), %rax; ret
+    "aarch64": bytes.fromhex("40000010c0035fd6"),  # adr x0, .+8; ret
+}
+"""What those do that say what a status means: they give the address of what follows them."""
+_TEXT = b"peakmem stands in for this library: there is no GPU\0"
+_GIVES_TEXT = re.compile(r"Get(Error|Status)(Name|String)$")
 _PAGE = 0x10000  # the largest of Linux on these machines
 _HEADER, _SEGMENT, _SEGMENTS = 64, 56, 4
 _LOAD, _DYNAMIC, _STACK = 1, 2, 0x6474E551
@@ -39,7 +47,9 @@ class _Names:
 
 
 def hollow_library(soname: str, exports: Exports, *, machine: str) -> bytes:
-    """The file of a library that gives the same names in the same versions, all of functions that return 1.
+    """The file of a library that gives the same names in the same versions.
+
+    All are functions that return 1, but for those that tell the name of a status or what it means: a text.
 
     Args:
         soname: the name by which others ask for it.
@@ -56,12 +66,14 @@ def hollow_library(soname: str, exports: Exports, *, machine: str) -> bytes:
     symbols["name"][1:] = [names.add(name) for name, _ in exports.symbols]
     symbols["info"][1:] = _FUNCTION
     symbols["section"][1:] = 1
-    symbols["value"][1:] = start  # of the code, which comes first
+    code = _padded(_RETURN_1[machine])  # comes first
+    says = start + len(code)
+    symbols["value"][1:] = [says if _GIVES_TEXT.search(name) else start for name, _ in exports.symbols]
     definitions = _definitions((soname, *exports.versions), names) if exports.versions else b""
 
     body, places = b"", {}
     for name, part in {
-        "code": _RETURN_1[machine],
+        "code": code + _RETURN_TEXT[machine] + _TEXT,
         "hash": _hash_table([name for name, _ in exports.symbols]),
         "symtab": symbols.tobytes(),
         "strtab": bytes(names.text),
@@ -69,7 +81,7 @@ def hollow_library(soname: str, exports: Exports, *, machine: str) -> bytes:
         "verdef": definitions,
     }.items():
         places[name] = start + len(body)
-        body += part + bytes(-len(part) % 16)
+        body += _padded(part)
 
     tags = {name: places[name] for name in ("hash", "strtab", "symtab")}
     tags |= {"strsz": len(names.text), "syment": SYMBOL.itemsize, "soname": own_name}
@@ -77,9 +89,8 @@ def hollow_library(soname: str, exports: Exports, *, machine: str) -> bytes:
         tags |= {"versym": places["versym"], "verdef": places["verdef"], "verdefnum": 1 + len(exports.versions)}
     dynamic = b"".join(struct.pack("<QQ", _ENTRIES[name], value) for name, value in tags.items()) + bytes(16)
     end = start + len(body)
-    writable = (
-        end + _PAGE - 1
-    ) // _PAGE * _PAGE + end % _PAGE  # a page of its own, at the place that its offset asks for
+    # A page of its own, at the place in it that its offset asks for.
+    writable = (end + _PAGE - 1) // _PAGE * _PAGE + end % _PAGE
     return (
         _header(machine)
         + _segment(_LOAD, 5, 0, 0, end)
@@ -89,6 +100,10 @@ def hollow_library(soname: str, exports: Exports, *, machine: str) -> bytes:
         + body
         + dynamic
     )
+
+
+def _padded(part: bytes) -> bytes:
+    return part + bytes(-len(part) % 16)
 
 
 def _header(machine: str) -> bytes:

@@ -69,11 +69,14 @@ def _opened(path: Path) -> Iterator[_Table]:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         if data[:6] != b"\x7fELF\x02\x01":
             raise ValueError(f"{path} is no 64-bit little-endian ELF file")
-        (table,) = struct.unpack_from("<Q", data, 40)
-        size, count = struct.unpack_from("<HH", data, 58)
-        yield _Table(
-            data=data, sections=[struct.unpack_from("<IIQQQQIIQQ", data, table + size * i) for i in range(count)]
-        )
+        try:
+            (table,) = struct.unpack_from("<Q", data, 40)
+            size, count = struct.unpack_from("<HH", data, 58)
+            yield _Table(
+                data=data, sections=[struct.unpack_from("<IIQQQQIIQQ", data, table + size * i) for i in range(count)]
+            )
+        except (struct.error, IndexError) as error:
+            raise ValueError(f"{path} is damaged, or not all of it is there") from error
 
 
 def _symbols(table: _Table) -> tuple[np.ndarray[Any, Any], list[str]]:
@@ -128,6 +131,7 @@ def exports(path: Path) -> Exports:
         symbols, names = _symbols(table)
         numbers = table.of_kind(_VERSIONS_OF_SYMBOLS)
         defined = table.of_kind(_VERSION_DEFINITIONS)
+        names_of_versions = _versions(*defined) if defined else ()
     versions = np.frombuffer(numbers[0], dtype="<u2") if numbers else np.ones(len(symbols), dtype="<u2")
     given = (symbols["section"] != 0) & (symbols["info"] >> 4 != 0)
     return Exports(
@@ -136,7 +140,7 @@ def exports(path: Path) -> Exports:
             for name, version, is_given in zip(names, versions, given, strict=True)
             if is_given
         ),
-        versions=_versions(*defined) if defined else (),
+        versions=names_of_versions,
     )
 
 

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
 
 import pytest
 
-from peakmem.vgpu.elf import dynamic_symbols
+from peakmem.vgpu.elf import asks_for, dynamic_symbols, exports
 
 
 def test_the_library_gives_the_runtime_and_the_control_interface(library: Path) -> None:
@@ -32,3 +33,45 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.so").write_bytes(b"\x7fELF\x01\x01" + b"\0" * 100)
     with pytest.raises(ValueError, match="no 64-bit little-endian ELF file"):
         dynamic_symbols(tmp_path / "a.so")
+
+
+@pytest.fixture(scope="module")
+def libm() -> Path:
+    """A library of the machine, whose names have versions."""
+    ctypes.CDLL("libm.so.6")
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    return next(Path(line.split(maxsplit=5)[5]) for line in maps if "/libm.so.6" in line or "/libm-2." in line)
+
+
+def test_what_a_library_gives_has_its_versions(libm: Path) -> None:
+    found = exports(libm)
+    assert {name for name, _ in found.symbols} == dynamic_symbols(libm).defined
+    versions = dict(enumerate(found.versions, start=2))
+    of_exp = {versions[number] for name, number in found.symbols if name == "exp"}
+    assert "GLIBC_2.29" in of_exp  # glibc 2.29, Versions: a new exp without the wrapper for errors
+    assert len(of_exp) == 2
+    assert all(number == 1 or number in versions for _, number in found.symbols)
+
+
+def test_what_is_local_is_not_given(library: Path) -> None:
+    found = exports(library)
+    assert {name for name, _ in found.symbols} == dynamic_symbols(library).defined
+    assert found.versions == ()
+    assert {number for _, number in found.symbols} == {1}
+
+
+def test_one_name_is_looked_for_as_all_are(libm: Path) -> None:
+    symbols = dynamic_symbols(libm)
+    assert symbols.undefined
+    for name in symbols.undefined:
+        assert asks_for(libm, name)
+    for name in [*sorted(symbols.defined)[:50], "no_such_name", "_"]:
+        assert not asks_for(libm, name)
+
+
+@pytest.mark.parametrize("read", [dynamic_symbols, exports, lambda path: asks_for(path, "malloc")])
+@pytest.mark.parametrize("length", [0, 3, 100, 5000, -1], ids=str)
+def test_a_file_that_is_not_all_there_is_refused(tmp_path: Path, libm: Path, read, length: int) -> None:
+    (tmp_path / "a.so").write_bytes(libm.read_bytes()[:length])
+    with pytest.raises(ValueError):
+        read(tmp_path / "a.so")

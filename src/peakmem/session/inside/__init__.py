@@ -43,7 +43,7 @@ def start():
         if config.hollow:
             from .cpu import hollow
 
-            hollow.install(config.hollow["libraries"])
+            hollow.install(config.hollow)
 
     def watch(torch):
         garbage.until_training(torch)

@@ -1,5 +1,6 @@
 """End the script in an orderly way once enough was seen: `finally` blocks and exit handlers run, nothing is printed."""
 
+import _io
 import atexit
 import ctypes
 import gc
@@ -37,16 +38,32 @@ def _leave():
     """Leave without taking torch down, which takes half as long as importing it, once all exit handlers have run."""
     if not _early:
         return
-    gc.freeze()  # where it must be taken down, most of that time goes into looking for circles of references
-    if not _stopped or getattr(sys, "last_value", None) is not None:  # they have exit codes of their own
-        return
-    for stream in (sys.stdout, sys.stderr):
+    leaves = _stopped and getattr(sys, "last_value", None) is None  # an error has an exit code of its own
+    if leaves or "torch" in sys.modules:
+        _write_out()
+    if leaves:
+        ctypes.CDLL(None).fflush(None)
+        os._exit(0)
+    if "torch" in sys.modules:  # other programs that the script starts end as ever
+        gc.freeze()  # where it must be taken down, most of that time goes into looking for circles of references
+
+
+def _write_out():
+    """Have all files that are open written: those that nobody has closed Python writes when it is taken down."""
+    kinds = {}
+    streams = [sys.stdout, sys.stderr]
+    for thing in gc.get_objects():
+        kind = type(thing)
+        if kind not in kinds:
+            kinds[kind] = issubclass(kind, _io._IOBase)
+        if kinds[kind]:
+            streams.append(thing)
+    # What a text gives to its buffer comes before what the buffer gives to the file.
+    for stream in sorted(streams, key=lambda found: not issubclass(type(found), _io._TextIOBase)):
         try:
             stream.flush()
         except Exception:  # closed, or put in its place by the script
             continue
-    ctypes.CDLL(None).fflush(None)
-    os._exit(0)
 
 
 def stop():

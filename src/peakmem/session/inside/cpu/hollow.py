@@ -4,26 +4,29 @@ The loader gives a library that is there already to whoever asks for it by its n
 their paths first (2.14.1, `torch/__init__.py`, `_preload_cuda_deps`), through `ctypes`.
 """
 
+import _ctypes
 import ctypes
 import os
 import sys
 
+_installed = False
 
-def install(libraries):
-    """Load the hollow libraries, unless a real one is there, or the process is none whose memory is told by them.
+
+def install(stands_for):
+    """Load the hollow libraries, right before torch is imported.
+
+    Not where a real one is there already, where the torch is not the one that loads them, nor in processes whose
+    memory is measured, not forecast.
 
     Args:
-        libraries: {name: path of the hollow library}.
+        stands_for: as `host/hollow.py` describes it.
     """
-    if not libraries or _is_worker() or _real_ones(libraries):
-        return
-    try:
-        for path in libraries.values():
-            ctypes.CDLL(path)
-    except OSError:
+    global _installed
+    libraries = stands_for["libraries"]
+    if not libraries or _installed or _is_worker() or not _is_torch(stands_for["torch"]) or _real_ones(libraries):
         return
     load = getattr(ctypes, "_dlopen", None)
-    if load is None:
+    if load is None or not _load_all(libraries.values()):
         return
 
     def _dlopen(name, *mode):
@@ -32,12 +35,25 @@ def install(libraries):
         return load(name, *mode)
 
     vars(ctypes)["_dlopen"] = _dlopen
+    _installed = True
 
 
 def stand_in(libraries):
     """Whether they are in the place of all the real ones."""
-    mapped = _mapped()
-    return bool(libraries) and set(libraries.values()) <= mapped and not _real_ones(libraries)
+    return _installed and not _real_ones(libraries)
+
+
+def _load_all(paths):
+    """Load them all, or none: what some of them stand for is not known."""
+    loaded = []
+    try:
+        for path in paths:
+            loaded.append(ctypes.CDLL(path))
+    except OSError:
+        for library in loaded:
+            _ctypes.dlclose(library._handle)
+        return False
+    return True
 
 
 def _is_worker():
@@ -45,10 +61,23 @@ def _is_worker():
     return any(word.startswith("from multiprocessing.") for word in sys.orig_argv)
 
 
+def _is_torch(folder):
+    """Whether the torch that is being imported is the one of that folder: a command may use another environment."""
+    try:
+        return os.path.samefile(os.path.dirname(sys.modules["torch"].__file__ or ""), folder)
+    except (KeyError, AttributeError, TypeError, OSError):
+        return False
+
+
 def _real_ones(libraries):
-    return [path for path in _mapped() - set(libraries.values()) if os.path.basename(path) in libraries]
+    """Mapped libraries of these names, of whatever version: a name may be a link to a file with a longer one."""
+    stems = {name.partition(".so")[0] for name in libraries}
+    ours = set(libraries.values())
+    return [path for path in _mapped() if os.path.basename(path).partition(".so")[0] in stems and path not in ours]
 
 
 def _mapped():
-    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
-        return {line.split(maxsplit=5)[5].rstrip("\n") for line in file if line.count("/")}
+    """Paths of all mapped files; without those that are no longer there under the name they were opened by."""
+    with open("/proc/self/maps", encoding=sys.getfilesystemencoding(), errors="surrogateescape") as file:
+        paths = {line.split(maxsplit=5)[5].rstrip("\n") for line in file if line.count("/")}
+    return {path for path in paths if not path.endswith(" (deleted)")}
