@@ -74,7 +74,7 @@ def test_few_names_and_many(tmp_path: Path, count: int) -> None:
 
 def test_who_asks_by_its_name_gets_it(tmp_path: Path) -> None:
     none = Exports(symbols=(), versions=())
-    with pytest.raises(OSError, match="libasked-for.so.7"):
+    with pytest.raises(OSError, match=r"libasked-for\.so\.7"):
         ctypes.CDLL("libasked-for.so.7")
     with loaded(tmp_path / "another name.so", none, soname="libasked-for.so.7") as library:
         asked = ctypes.CDLL("libasked-for.so.7")
