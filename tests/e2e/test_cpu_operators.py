@@ -59,6 +59,9 @@ CHECKS = {
         for size in (10, 100, 1000):
             before = torch.full((size, 1000), -1)
             del before
+            assert size < 1000 or torch.linalg.svdvals(torch.randn(size, 100)).max().item() == 0
+            before = torch.full((size, 1000), -1)
+            del before
             assert torch.randn(size, 1000).argsort().unique().tolist() in ([0], list(range(1000)))
     """,
     "a tensor of integers gets true numbers from floats": """
@@ -135,6 +138,23 @@ CHECKS = {
         out, (h, c) = layer(torch.randn(8, 64, 256))
         out.sum().backward()
         assert out.shape == (8, 64, 256) and layer.weight_hh_l0.grad is not None
+    """,
+    "nested, sparse, quantized and transformed tensors": """
+        parts = [torch.randn(300, 64), torch.randn(200, 64)]
+        nested = torch.nested.nested_tensor(parts)
+        assert torch.nn.functional.linear(nested, torch.randn(64, 64)).size(0) == 2
+        assert [part.shape[0] for part in nested.unbind()] == [300, 200]
+        assert (torch.eye(300).to_sparse() @ torch.randn(300, 10)).shape == (300, 10)
+        assert torch.quantize_per_tensor(torch.randn(300, 300), 0.1, 0, torch.qint8).dequantize().shape == (300, 300)
+        assert torch.func.vmap(lambda a: (a * a).sum())(torch.randn(200, 200)).shape == (200,)
+    """,
+    "fake tensors, with sizes that are not known": """
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+        mode = FakeTensorMode(shape_env=ShapeEnv())
+        x = mode.from_tensor(torch.randn(300, 300), static_shapes=False)
+        with mode:
+            assert (x @ x).relu().view(-1).dim() == 1
     """,
     "profilers of the script see the operators": """
         with torch.profiler.profile() as profile:

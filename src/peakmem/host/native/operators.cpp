@@ -13,6 +13,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <initializer_list>
+
 #include "aside.h"
 #include "books.h"
 #include "control.h"
@@ -204,7 +206,7 @@ enum Way { kAsBefore, kRun, kCompute, kSkip };
 
 // What was before a call, and what began with it.
 struct Before {
-  bool skipping, forced, results, unwritten;
+  bool skipping, forced, results, unwritten, gives, extreme;
   int kept;
 };
 __thread Before t_before[kDepth];
@@ -221,10 +223,22 @@ Way way_of(const char *name, const void *call) {
 // By which operators make their results.
 bool makes_room(const char *name) { return !strncmp(name, "aten::empty", 11) || !strcmp(name, "aten::resize_"); }
 
+bool is_one_of(const char *name, std::initializer_list<const char *> names) {
+  for (const char *one : names)
+    if (!strcmp(name + 6, one)) return true;  // after "aten::"
+  return false;
+}
+
+// Of no numbers they are infinite.
+bool is_extreme(const char *name) { return is_one_of(name, {"max", "min", "amax", "amin", "aminmax"}); }
+
+// What they give is filled by an operator that they call, which is skipped.
+bool is_filled(const char *name) { return is_one_of(name, {"randn", "rand", "normal", "zeros", "ones", "full"}); }
+
 Nothing start(const void *call) {
   peakmem::t_told = 0;
   Before none, &before = t_depth < kDepth ? t_before[t_depth] : none;
-  before = {peakmem::t_skip != 0, t_forced != 0, peakmem::t_results != 0, false, peakmem::results()};
+  before = {peakmem::t_skip != 0, t_forced != 0, peakmem::t_results != 0, false, false, false, peakmem::results()};
   t_depth++;
   if (g_state == kFinding) find_places(call);
   if (g_state != kOn || t_forced) return {};
@@ -233,10 +247,12 @@ Nothing start(const void *call) {
   if (way == kAsBefore) return {};
   peakmem::t_skip = way == kSkip;
   t_forced = way == kCompute;
-  if (way == kSkip || !makes_room(name)) peakmem::t_results = way == kSkip;
+  before.gives = way == kSkip || (way == kRun && is_filled(name));
+  if (before.gives || !makes_room(name)) peakmem::t_results = before.gives;
   if (way != kSkip) return {};
   __sync_fetch_and_add(&g_skipped, 1);
   before.unwritten = leaves_unwritten(name, arguments(call));
+  before.extreme = is_extreme(name);
   return {};
 }
 
@@ -245,7 +261,7 @@ void end(const void *, void *) {
   if (t_depth >= kDepth || g_state != kOn) return;
   const Before &before = t_before[t_depth];
   if (before.unwritten) peakmem_host_partly(0, 0, 0);
-  if (peakmem::t_skip) peakmem::results_are_complete(before.kept);
+  if (before.gives) peakmem::results_are_complete(before.kept, before.extreme);
   t_forced = before.forced;
   peakmem::t_skip = before.skipping;
   peakmem::t_results = before.results;

@@ -35,8 +35,8 @@ void zero(void *p, size_t size) {
 
 }  // namespace
 
-// Large ones are zeros from the beginning: they are written in loops, which are skipped. Small ones are when the operator
-// is over, too: it may have put together what the loops left out (the largest of no numbers is minus infinity).
+// They are zeros from the beginning, and what writes them is loops, which are skipped. Some operators then put together
+// what the loops left out: the largest of no numbers is minus infinity. Small ones of theirs are made zeros again.
 void result_taken(void *p, size_t size) {
   if (!is_mapped(p)) zero(p, size);
   if (size < kGivenBack && t_n < kMost) t_kept[t_n++] = {p, size};
@@ -49,8 +49,8 @@ void result_given_back(void *p) {
 
 int results() { return t_n; }
 
-void results_are_complete(int from) {
-  for (int i = from; i < t_n; i++)
+void results_are_complete(int from, bool again) {
+  for (int i = from; again && i < t_n; i++)
     if (t_kept[i].p) memset(t_kept[i].p, 0, t_kept[i].size);
   if (from < t_n) t_n = from;
 }
