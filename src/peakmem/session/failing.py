@@ -121,6 +121,11 @@ def _failed(ended: Ended, command: tuple[str, ...], awaited: _Awaited, *, timeou
             "the library that watches malloc is not in the process that trains",
             hint="something on the way took LD_PRELOAD out of the environment (sudo, env -i, a container)",
         )
+    if "unknown_operators" in events:
+        return PeakmemError(
+            f"how torch {events['unknown_operators']['torch']} calls its operators is not known",
+            hint="tested with torch 2.6 to 2.14; peakmem run --measure -- COMMAND measures a real run",
+        )
     if "error" in events:
         kind, message = events["error"]["type"].removeprefix("builtins."), events["error"]["message"]
         return FailedEarlyError(f"{kind}: {message}", before=f"before it {awaited.event}", hint=shown)

@@ -47,6 +47,7 @@ def ended(
         ),
         ({"exit_code": -9}, "was ended by signal 9 before it could be measured", "want of host memory", 3),
         ({"exit_code": -11, "torch": {}}, "was ended by signal 11 before it could be measured", "", 3),
+        ({"unknown_operators": {"torch": "9.9"}}, "how torch 9.9 calls its operators is not known", "--measure", 2),
         ({"no_library": {"reason": "gone"}}, "the library that watches malloc is not in the process", "LD_PRELOAD", 2),
         ({}, "python train.py ended without importing PyTorch", "give the command that trains", 2),
     ],

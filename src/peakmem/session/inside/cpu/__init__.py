@@ -15,12 +15,13 @@ def install(torch, settings):
         if "libpeakmem" not in os.environ.get("LD_PRELOAD", ""):  # else TensorFlow is followed
             writer.progress("no_library", reason=str(error))
         return None
+    from . import operators
     from .watch import CpuWatch
 
     watch = CpuWatch(torch, settings, native, writer)
     try:
         watch.install()
-    except OSError as error:
-        writer.progress("no_library", reason=str(error))
+    except operators.UnknownOperatorsError:
+        writer.progress("unknown_operators", torch=torch.__version__)
         return None
     return watch
