@@ -73,7 +73,7 @@ from peakmem.cli.shared_options import BUILD_ON_DEVICE, DEVICE, GPU, MEMORY, car
 @click.option("--save-script", metavar="FILE", help="Keep the training script: it runs on a real GPU as it is.")
 @GPU
 @MEMORY
-@click.option("--steps", default="auto", show_default=True, metavar="N|auto", help="Optimizer steps to watch.")
+@click.option("--steps", default="auto", show_default=True, metavar="N|auto|all", help="Optimizer steps to watch.")
 @card_options
 @BUILD_ON_DEVICE
 @result_options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from pathlib import Path
 
@@ -72,9 +73,15 @@ def workload_of(request: Request) -> Workload:
             return hugging_face(request, rest)
         if names_a_function(what):
             module, _, name = what.rpartition(":")
-            from peakmem.workload.sources.function import function
+            from peakmem.workload.sources.function import NoModuleError, function
 
-            return function(request, module, name)
+            try:
+                return function(request, module, name)
+            except NoModuleError as error:
+                meant = difflib.get_close_matches(kind, (*_SOURCES, "dense", "keras", "jax"), n=1, cutoff=0.75)
+                if not meant:
+                    raise
+                raise NoModuleError(error.message, hint=f"did you mean {meant[0]}:{rest}?") from None
     if Path(what).suffix in CHECKPOINTS:
         raise PeakmemError(f"there is no file {what}")
     if what.endswith(".py"):

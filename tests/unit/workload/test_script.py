@@ -95,7 +95,8 @@ def test_golden_scripts(name, training, request):
         ("missing.safetensors", "there is no file", ""),
         ("train.py", "is a script", "peakmem run train.py"),
         ("missing.py:build", "there is no file missing.py", ""),
-        ("no_such_module_anywhere:build", "there is no module", ""),
+        ("no_such_module_anywhere:build", "there is no module", "or give file.py:function"),
+        ("torchvison:resnet50", "there is no module 'torchvison'", "did you mean torchvision:resnet50?"),
         ("hf:./nowhere/config.json", "there is no file", ""),
     ],
 )

@@ -134,6 +134,10 @@ def _batch(request: Request) -> str:
     return f'if inputs is None:\n    raise SystemExit("{_NO_INPUTS}")\n{called}'
 
 
+class NoModuleError(PeakmemError):
+    """What was named is no module that is here."""
+
+
 def _source(module: str) -> Path | None:
     """The source file of a module, if it can be found without importing anything; a file must exist."""
     if module.endswith(".py"):
@@ -152,7 +156,7 @@ def _source(module: str) -> Path | None:
             return candidate
     spec = importlib.util.find_spec(first) if first.isidentifier() else None
     if spec is None:
-        raise PeakmemError(
+        raise NoModuleError(
             f"there is no module {first!r} here or in the installed packages",
             hint=f"run it in {os.curdir}, or give file.py:function",
         )
