@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
 import os
@@ -19,6 +20,7 @@ BROKEN_PIPE = 141
 """As a shell tells of SIGPIPE (128 + 13)."""
 FAULT = 70
 """EX_SOFTWARE of sysexits.h: peakmem itself failed."""
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 _COMMANDS = {
     "run": ("run", "Run a training script on a virtual GPU and say what it takes."),
     "predict": ("predict", "Say what training a model takes, from its name and a batch size."),
@@ -87,8 +89,13 @@ class _LazyGroup(click.Group):
             # An exit code of 1 would say that a run does not fit.
             if os.environ.get("PEAKMEM_DEBUG"):
                 raise
-            report_error(_fault(error))
-            code = FAULT
+            if isinstance(error, OSError) and error.filename is None and error.errno in _NO_ROOM:
+                _print_nothing_more()
+                report_error(_unprinted(error))
+                code = ExitCode.BAD_INPUT
+            else:
+                report_error(_fault(error))
+                code = FAULT
         sys.exit(code)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -96,9 +103,13 @@ class _LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # What is left in the buffer is flushed when Python ends; there it must not fail again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _print_nothing_more()
             ctx.exit(BROKEN_PIPE)
+
+
+def _print_nothing_more() -> None:
+    """What is left in the buffer is flushed when Python ends; there it must not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager
@@ -126,6 +137,12 @@ def _warnings_as_text() -> Iterator[None]:
         yield
     finally:
         warnings.showwarning = before
+
+
+def _unprinted(error: OSError) -> PeakmemError:
+    return PeakmemError(
+        f"the output can't be written: {error.strerror}", hint="make room where standard output goes to"
+    )
 
 
 def _fault(error: Exception) -> PeakmemError:

@@ -131,6 +131,16 @@ def test_a_reader_that_goes_away_is_no_verdict() -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device that is always full is Linux's")
+@pytest.mark.parametrize("words", [["gpus"], ["--help"], ["run", "--help"]])
+def test_output_that_has_no_room_is_told_of(words: list[str]) -> None:
+    command = [sys.executable, "-m", "peakmem", *words]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("peakmem: the output can't be written: No space left on device\n")
+
+
 def test_what_peakmem_warns_of_names_no_line_of_source() -> None:
     code = (
         "import warnings\n"
