@@ -6,11 +6,13 @@ import ctypes
 import json
 import platform
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from peakmem.host import hollow
 from peakmem.host.hollow import NOTHING, ensure_hollow, libraries_of
 from peakmem.host.library import HOST, CpuFacts, ensure_host_library
 from peakmem.vgpu import build, compiling
@@ -123,3 +125,51 @@ def test_a_cache_that_is_in_the_way_is_no_fault(cache: Path, facts: CpuFacts, ho
     cache.parent.mkdir(parents=True)
     cache.write_text("a file")
     assert ensure_hollow(facts, host_library) == NOTHING
+
+
+def test_where_nothing_can_be_kept_nothing_is_measured(
+    cache: Path, facts: CpuFacts, host_library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each forecast would do it again."""
+    monkeypatch.setattr(hollow, "_measured", lambda *args: pytest.fail("it was measured"))
+    cache.parent.mkdir(parents=True)
+    cache.write_text("a file")
+    assert ensure_hollow(facts, host_library) == NOTHING
+
+
+def test_a_disk_that_is_full(cache: Path, facts: CpuFacts, host_library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = Path.write_bytes
+
+    def write_half(path: Path, data: bytes) -> int:
+        write(path, data[: len(data) // 2])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", write_half)
+    assert ensure_hollow(facts, host_library) == NOTHING
+    assert list(cache.iterdir()) == []
+
+
+def test_a_cache_behind_a_link_is_told_without_it(
+    cache: Path, facts: CpuFacts, host_library: Path, tmp_path: Path
+) -> None:
+    """The kernel tells of mapped files that way."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "cache").symlink_to(tmp_path / "disk")
+    found = ensure_hollow(facts, host_library)
+    assert Path(found.libraries["libcufft.so.11"]).is_relative_to(tmp_path.resolve() / "disk")
+
+
+def test_many_at_once_agree(cache: Path, facts: CpuFacts, host_library: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: ensure_hollow(facts, host_library), range(4)))
+    assert all(one.libraries == found[0].libraries != {} for one in found)
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_a_host_library_in_a_folder_with_blanks(
+    cache: Path, facts: CpuFacts, host_library: Path, tmp_path: Path
+) -> None:
+    copied = tmp_path / "my library" / host_library.name
+    copied.parent.mkdir()
+    copied.write_bytes(host_library.read_bytes())
+    assert ensure_hollow(facts, copied).resident > 0

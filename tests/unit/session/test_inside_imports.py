@@ -106,3 +106,20 @@ print("said", end="")
         )
         assert (done.returncode, done.stdout, done.stderr) == (status, "said", "")
         assert (tmp_path / "log").read_text() == "the last line"
+
+
+def test_programs_without_torch_are_taken_apart_as_ever() -> None:
+    code = f"""
+import sys
+sys.path.insert(0, {str(INSIDE)!r})
+from inside import stopping
+stopping.install()
+stopping.leave_early()
+class Writer:
+    def __del__(self):
+        print("closed")
+writer = Writer()
+writer.itself = writer
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "closed\n"
