@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import resource
+import threading
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -12,20 +14,12 @@ from peakmem.cli.forecasting import Progress
 from peakmem.cli.plain import text_console
 from peakmem.cli.planning import RunOptions, checked_steps
 from peakmem.cli.progress import RunProgress
-from peakmem.cli.requesting import check_scheduler, keeps_stdout, print_request
 from peakmem.errors import PeakmemError
 from peakmem.files import check_writable, write_json
-from peakmem.forecast.cpu import CpuForecast
-from peakmem.forecast.cpu_build import build_cpu_forecast
-from peakmem.forecast.explain_cpu import explain_cpu
-from peakmem.forecast.model import ScriptError
 from peakmem.host.library import CpuFacts, probe_cpu
 from peakmem.host.limits import Limit, limits_of, own_peak
 from peakmem.host.tensorflow import has_tensorflow, probe_tensorflow_cpu
-from peakmem.report.cpu import print_cpu_forecast
-from peakmem.report.explain_cpu import print_cpu_explanation
 from peakmem.session.command import interpreter, resolve
-from peakmem.session.failing import nothing_seen_on_cpu
 from peakmem.session.framework import framework_of_command
 from peakmem.session.launching_cpu import CpuRun, launch_on_cpu
 from peakmem.session.running import Ended, Question
@@ -34,6 +28,12 @@ from peakmem.units import parse_size
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from peakmem.forecast.cpu import CpuForecast
+    from peakmem.forecast.model import ScriptError
+
+_READERS = ("peakmem.forecast.cpu_build", "peakmem.report.cpu")
+"""What reads a recording and reports: loaded while the command runs."""
 
 _OF_CARDS = {
     "gpu": "--gpu",
@@ -57,6 +57,8 @@ def run_on_cpu(options: RunOptions) -> int:
     Raises:
         PeakmemError: bad input, or nothing to report on.
     """
+    from peakmem.cli.requesting import check_scheduler, keeps_stdout, print_request
+
     started = time.monotonic()
     check_scheduler(options.scheduler, options.margin, options.json_target)
     if options.json_target is not None:
@@ -65,6 +67,8 @@ def run_on_cpu(options: RunOptions) -> int:
     limit = limit_of(options.memory)
     with RunProgress(options.output, plan.command) as progress:
         forecast, ended = forecast_on_cpu(plan, limit=limit, progress=progress, started=started)
+    from peakmem.report.cpu import print_cpu_forecast
+
     screen = text_console(to_stderr=keeps_stdout(options.scheduler, options.json_target))
     print_cpu_forecast(forecast, screen)
     print_ending(forecast, ended, screen, output=options.output)
@@ -81,6 +85,9 @@ def _explain(forecast: CpuForecast, ended: Ended, screen: Console) -> None:
     if forecast.framework:
         screen.print(f" --explain: layers are counted with PyTorch, and this is {forecast.framework}", style="dim")
         return
+    from peakmem.forecast.explain_cpu import explain_cpu
+    from peakmem.report.explain_cpu import print_cpu_explanation
+
     recording = ended.outcome.main()
     explained = explain_cpu(recording) if recording is not None else None
     if explained is None:
@@ -175,13 +182,20 @@ def forecast_on_cpu(
     started = time.monotonic() if started is None else started
     # What the kernel tells of a child begins with what we had when it was made (exec does not forget it).
     before = max(own_peak(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
+    loading = threading.Thread(target=_load_readers, daemon=True)
+    loading.start()
     ended = launch_on_cpu(plan, on_progress=progress.line, on_line=progress.printed, on_build=progress.say)
     highest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     recording = ended.outcome.main()
     if recording is None:
+        from peakmem.session.failing import nothing_seen_on_cpu
+
         raise nothing_seen_on_cpu(ended, plan.command, timeout=plan.timeout)
     remember_sizes(recording)
     stopped_early = ended.interrupted or ended.timed_out
+    loading.join()
+    from peakmem.forecast.cpu_build import build_cpu_forecast
+
     forecast = build_cpu_forecast(
         recording,
         facts=plan.facts,
@@ -202,6 +216,11 @@ def forecast_on_cpu(
         note = "no optimizer stepped: this is what the command takes without a training step"
         forecast = replace(forecast, notes=(note, *forecast.notes))
     return forecast, ended
+
+
+def _load_readers() -> None:
+    for name in _READERS:
+        importlib.import_module(name)
 
 
 def _asks_for_a_gpu(error: ScriptError) -> bool:

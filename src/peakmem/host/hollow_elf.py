@@ -84,7 +84,7 @@ def hollow_library(soname: str, exports: Exports, *, machine: str) -> bytes:
         body += _padded(part)
 
     tags = {name: places[name] for name in ("hash", "strtab", "symtab")}
-    tags |= {"strsz": len(names.text), "syment": SYMBOL.itemsize, "soname": own_name}
+    tags |= {"strsz": len(names.text), "syment": symbols.itemsize, "soname": own_name}
     if definitions:
         tags |= {"versym": places["versym"], "verdef": places["verdef"], "verdefnum": 1 + len(exports.versions)}
     dynamic = b"".join(struct.pack("<QQ", _ENTRIES[name], value) for name, value in tags.items()) + bytes(16)

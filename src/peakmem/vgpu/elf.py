@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
-SYMBOL = np.dtype(
-    [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
-)
+SYMBOL = [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
+"""The fields of a symbol, as NumPy has them."""
+_SYMBOL_BYTES = 24
 _DYNAMIC_SYMBOLS = 11  # SHT_DYNSYM
 _VERSION_DEFINITIONS = 0x6FFFFFFD  # SHT_GNU_verdef
 _VERSIONS_OF_SYMBOLS = 0x6FFFFFFF  # SHT_GNU_versym
@@ -80,6 +81,8 @@ def _opened(path: Path) -> Iterator[_Table]:
 
 
 def _symbols(table: _Table) -> tuple[np.ndarray[Any, Any], list[str]]:
+    import numpy as np
+
     found = table.of_kind(_DYNAMIC_SYMBOLS)
     if found is None:
         return np.zeros(0, dtype=SYMBOL), []
@@ -116,9 +119,13 @@ def asks_for(path: Path, name: str) -> bool:
         found = table.of_kind(_DYNAMIC_SYMBOLS)
     if found is None:
         return False
-    where = found[1].find(b"\0" + name.encode() + b"\0") + 1
-    symbols = np.frombuffer(found[0], dtype=SYMBOL)
-    return bool(where and (symbols["section"][symbols["name"] == where] == 0).any())
+    symbols, names, _ = found
+    where = names.find(b"\0" + name.encode() + b"\0") + 1
+    at = -1
+    while where and (at := symbols.find(struct.pack("<I", where), at + 1)) >= 0:
+        if at % _SYMBOL_BYTES == 0:  # where a symbol begins, and so its name
+            return struct.unpack_from("<H", symbols, at + 6) == (0,)
+    return False
 
 
 def exports(path: Path) -> Exports:
@@ -127,6 +134,8 @@ def exports(path: Path) -> Exports:
     Raises:
         ValueError: it is no such file.
     """
+    import numpy as np
+
     with _opened(path) as table:
         symbols, names = _symbols(table)
         numbers = table.of_kind(_VERSIONS_OF_SYMBOLS)
