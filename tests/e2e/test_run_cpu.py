@@ -68,7 +68,9 @@ def test_the_peak_is_that_of_the_real_training(script, text: str, threads: str) 
 def test_the_dense_example_says_what_a_count_by_hand_leaves_out(script) -> None:
     done = run_peakmem("run", "--device", "cpu", script(DENSE))
     assert done.code == 0, done.err
-    assert "a count by hand of parameters, gradients and optimizer states: 2.00 MiB" in done.out
+    assert (
+        "a count by hand of parameters, gradients and optimizer states: 2.01 MiB" in done.out
+    )  # 4 x 131,410 x 4 bytes, and 10 counts of steps
     assert "libraries" in done.out
 
 

@@ -64,6 +64,7 @@ def build_cpu_forecast(
         limit_name="" if limit is None else limit.name,
         parts=parts,
         roles=_roles(recording["roles"]),
+        by_hand=recording.get("by_hand", 0),
         steps=_steps(recording),
         course=_course(recording),
         step=step,

@@ -150,6 +150,7 @@ class Host:
         limit_name: which of these it is, in words.
         parts: what `peak_rss` is made of.
         roles: live tensors at the peak by role ("parameter", "gradient", ...), of the part "tensors".
+        by_hand: parameters, gradients and optimizer states of a step; 0: not known.
         steps: peaks of the training steps.
         course: resident memory over time; None where it was not recorded.
         step: number of the step in which the peak was reached, from 0; None before the first.
@@ -178,6 +179,7 @@ class Host:
     limit_name: str = ""
     parts: tuple[HostPart, ...] = ()
     roles: tuple[HostPart, ...] = ()
+    by_hand: int = 0
     steps: tuple[HostStep, ...] = ()
     course: HostCourse | None = None
     step: int | None = None

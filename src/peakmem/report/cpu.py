@@ -14,7 +14,6 @@ from peakmem.units import format_size
 
 _PHASES = ("forward", "backward", "optimizer")
 _SHORT = {"activation or temporary": "other"}
-_BY_HAND = ("parameter", "gradient", "optimizer state")
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _WIDTH = 64
 
@@ -108,11 +107,10 @@ def _remarks(forecast: CpuForecast) -> list[Text]:
         training = max((step.peak_rss for step in host.steps), default=0)
         while_training = f"; in training it was {format_size(training)}" if training else ""
         lines.append(Text(f"the peak is reached when the process ends{while_training}"))
-    by_hand = sum(role.bytes for role in host.roles if role.name in _BY_HAND)
-    if by_hand and not forecast.framework:  # of TensorFlow only large tensors are known by their roles
-        share = f"{by_hand / host.peak_rss:.1%}".replace("%", " %")
+    if host.by_hand and not forecast.framework:  # of TensorFlow only large tensors are known by their roles
+        share = f"{host.by_hand / host.peak_rss:.1%}".replace("%", " %")
         lines.append(
-            Text(f"a count by hand of parameters, gradients and optimizer states: {format_size(by_hand)}, {share}")
+            Text(f"a count by hand of parameters, gradients and optimizer states: {format_size(host.by_hand)}, {share}")
         )
     threads = f"{host.threads} thread{'s' if host.threads != 1 else ''}"
     framework = forecast.framework or f"torch {forecast.torch}"

@@ -36,6 +36,7 @@ def forecast(**changes: object) -> CpuForecast:
             HostPart(name="parameter", bytes=50 * MIB, source="counted"),
             HostPart(name="activation or temporary", bytes=200 * MIB, source="counted"),
         ),
+        by_hand=50 * MIB,
         steps=(
             HostStep(
                 index=0,

@@ -13,6 +13,7 @@ class Roles:
         self._known = {}  # address of a storage -> (role, bytes)
         self._blocks = None
         self.found: dict = {}  # role -> [bytes, blocks]
+        self.by_hand = 0  # bytes of parameters, gradients and states of the step that has most of them
 
     def gradients(self, optimizer):
         """Right before an optimizer steps: parameters and gradients are where they are."""
@@ -28,6 +29,7 @@ class Roles:
         for value in itertools.chain.from_iterable(state.values() for state in optimizer.state.values()):
             if isinstance(value, self._torch.Tensor):
                 self._note(value, "optimizer state")
+        self._count()
 
     def keras(self, optimizer):
         """After an optimizer of Keras has stepped: its variables, with the gradients that are still there."""
@@ -39,6 +41,7 @@ class Roles:
                 self._note(variable.value.grad, "gradient")
         for _, _, tensor in states_of(optimizer):
             self._note(tensor, "optimizer state")
+        self._count()
 
     def at_peak(self, native):
         """The highest peak so far may lie in the step that has just ended: say what was live then."""
@@ -53,6 +56,9 @@ class Roles:
             row[0] += size
             row[1] += 1
         self.found = found
+
+    def _count(self):
+        self.by_hand = max(self.by_hand, sum(size for _, size in self._known.values()))
 
     def _forget_gradients(self):
         for address in [a for a, (role, _) in self._known.items() if role == "gradient"]:

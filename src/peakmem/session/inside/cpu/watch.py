@@ -259,6 +259,7 @@ class CpuWatch(Ending):
             "marks": self._marks,
             "course": self.native.course(),
             "roles": self._roles.found,
+            "by_hand": self._roles.by_hand,
             "model": self._counted.model() if self._counted is not None else None,
             "at_fork": self._at_fork,
             "assumed": recurrent.rows(),
