@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import threading
 import time
@@ -11,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from peakmem.cli.meanwhile import load_meanwhile
 from peakmem.forecast.card import Card
 from peakmem.session.command import as_typed
 from peakmem.session.launching import Run, alloc_conf_in_force, launch
@@ -98,8 +98,7 @@ def make_forecast(
         from peakmem.cli.forecasting_tensorflow import make_tensorflow_forecast
 
         return make_tensorflow_forecast(plan, card, context_with=context_with, progress=progress, started=started)
-    loading = threading.Thread(target=_load_readers, daemon=True)
-    loading.start()
+    loading = load_meanwhile(_READERS)
     ended = launch(
         plan,
         limited=True,
@@ -196,11 +195,6 @@ def _libraries_absent(plan: Run) -> LoadedLibraries | None:
     if not isinstance(plan.facts, TensorflowFacts):
         return None
     return loaded_libraries(plan.facts.python, plan.facts.cudnn_folder.parents[1])
-
-
-def _load_readers() -> None:
-    for name in _READERS:
-        importlib.import_module(name)
 
 
 def _recorded(ended: Ended, plan: Run) -> Recorded:

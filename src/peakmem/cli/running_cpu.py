@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import resource
-import threading
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from peakmem.cli.ending import exit_code, print_ending
 from peakmem.cli.forecasting import Progress
+from peakmem.cli.meanwhile import load_meanwhile
 from peakmem.cli.plain import text_console
 from peakmem.cli.planning import RunOptions, checked_steps
 from peakmem.cli.progress import RunProgress
@@ -182,8 +181,7 @@ def forecast_on_cpu(
     started = time.monotonic() if started is None else started
     # What the kernel tells of a child begins with what we had when it was made (exec does not forget it).
     before = max(own_peak(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
-    loading = threading.Thread(target=_load_readers, daemon=True)
-    loading.start()
+    loading = load_meanwhile(_READERS)
     ended = launch_on_cpu(plan, on_progress=progress.line, on_line=progress.printed, on_build=progress.say)
     highest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     recording = ended.outcome.main()
@@ -216,11 +214,6 @@ def forecast_on_cpu(
         note = "no optimizer stepped: this is what the command takes without a training step"
         forecast = replace(forecast, notes=(note, *forecast.notes))
     return forecast, ended
-
-
-def _load_readers() -> None:
-    for name in _READERS:
-        importlib.import_module(name)
 
 
 def _asks_for_a_gpu(error: ScriptError) -> bool:

@@ -76,18 +76,12 @@ struct Observers {
 void told_next(uint8_t scope) { peakmem::t_told = scope == 0; }
 }  // namespace
 
-#define ASK "_ZN2at27getStepCallbacksUnlessEmptyENS_11RecordScopeE"
-API Observers observers_if_any(uint8_t scope) __asm__(ASK);
-Observers observers_if_any(uint8_t scope) {
-  static auto real = (Observers(*)(uint8_t))peakmem::next(ASK);
-  told_next(scope);
-  return real(scope);
-}
-
-#define ASK_ALL "_ZN2at16getStepCallbacksENS_11RecordScopeE"
-API Observers observers(uint8_t scope) __asm__(ASK_ALL);
-Observers observers(uint8_t scope) {
-  static auto real = (Observers(*)(uint8_t))peakmem::next(ASK_ALL);
-  told_next(scope);
-  return real(scope);
-}
+#define ASKED(NAME, SYMBOL)                                         \
+  API Observers NAME(uint8_t scope) __asm__(SYMBOL);                \
+  Observers NAME(uint8_t scope) {                                   \
+    static auto real = (decltype(&NAME))peakmem::next(SYMBOL);      \
+    told_next(scope);                                               \
+    return real(scope);                                             \
+  }
+ASKED(observers_if_any, "_ZN2at27getStepCallbacksUnlessEmptyENS_11RecordScopeE")
+ASKED(observers, "_ZN2at16getStepCallbacksENS_11RecordScopeE")
