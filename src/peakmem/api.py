@@ -134,7 +134,7 @@ def predict(
         no_range=not with_range and device == "gpu",
         assume="",
         build_on_device=False,
-        late_compiler=not compile,
+        late_libraries=not compile,
         no_initial_values=isinstance(what, str) and draws_for_nothing(what),
         no_weights=False,
         output="hide",

@@ -41,7 +41,7 @@ def run(script, *, before="", after="", steps=2, late=True):
         facts=probe(sys.executable),
         device=find_device("a100-80"),
         context=0,
-        question=Question(steps="all", late_compiler=late),
+        question=Question(steps="all", late_libraries=late),
     )
     ended = launch(plan, limited=False)
     recording = ended.outcome.main()
@@ -72,7 +72,10 @@ def test_a_script_of_the_user_s_own_loads_it_as_ever(script):
     ],
 )
 def test_it_is_loaded_when_it_is_asked_for(script, statement):
-    twice = "import torch._dynamo, torch._dynamo.utils as u; assert u is sys.modules['torch._dynamo.utils']; u.counters"
+    twice = (
+        "import torch._dynamo, torch._dynamo.utils as u; assert u is sys.modules['torch._dynamo.utils']\n"
+        "assert sys.modules['torch._dynamo.convert_frame'].counters is u.counters, 'loaded twice'"
+    )
     _, lines = run(script, before=statement, after=twice)
     assert "torch._dynamo.eval_frame" in json.loads(lines[-1])
 
@@ -145,7 +148,7 @@ def test_the_host_s_side_counts_what_was_left_out(tmp_path, what):
     told = run_peakmem("predict", *what, *words, "--save-script", tmp_path / "train.py")
     again = run_peakmem("predict", *what, *words)
     same = run_peakmem("run", *words, tmp_path / "train.py")
-    left_out = "compiler" if what[0].startswith("torchvision") else "initial values"
+    left_out = "unused libraries" if what[0].startswith("torchvision") else "initial values"
     assert {part["name"]: part["bytes"] for part in told.json["host"]["parts"]}[left_out] > 50 * 2**20
     assert left_out not in {part["name"] for part in same.json["host"]["parts"]}
     for forecast in (told.json, again.json):

@@ -138,8 +138,8 @@ class Trials:
         question = replace(
             self._plan.question,
             stacks=False,
-            late_compiler=True,
-            compiler_sizes=None,
+            late_libraries=True,
+            late_sizes=None,
             changes=(*self._plan.question.changes, *trial.changes),
         )
         if trial.steps is not None:

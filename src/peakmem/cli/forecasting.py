@@ -240,7 +240,7 @@ def _range(plan: Run, forecast: Forecast) -> Range:
 
     others = [kind for kind in ("least", "likely", "own") if kind != plan.cudnn]
     question = replace(
-        plan.question, record=False, late_compiler=True, compiler_sizes=None, steps=str(max(len(forecast.steps), 1))
+        plan.question, record=False, late_libraries=True, late_sizes=None, steps=str(max(len(forecast.steps), 1))
     )
     if plan.question.steps == "all" or not forecast.steps:
         question = replace(question, steps="all")

@@ -11,7 +11,7 @@ from peakmem.session.command import interpreter, resolve
 from peakmem.session.framework import facts_for
 from peakmem.session.launching import Run, check_assumptions
 from peakmem.session.running import Question
-from peakmem.session.spared import known_compiler_sizes
+from peakmem.session.spared import known_late_sizes
 from peakmem.units import format_size, parse_size
 from peakmem.vgpu.catalogue import Device, custom_device, find_device
 from peakmem.vgpu.context import estimate_context
@@ -37,7 +37,7 @@ class RunOptions:
     assume: str = ""
     changes: tuple[str, ...] = ()
     build_on_device: bool = False
-    late_compiler: bool = False
+    late_libraries: bool = False
     no_initial_values: bool = False
     no_weights: bool = False
     output: str = "hide"
@@ -80,8 +80,8 @@ def plan_run(options: RunOptions) -> tuple[Run, Card]:
         assume=options.assume,
         changes=_checked_changes(options.changes),
         build_on_device=options.build_on_device,
-        late_compiler=options.late_compiler,
-        compiler_sizes=known_compiler_sizes() if options.late_compiler else None,
+        late_libraries=options.late_libraries,
+        late_sizes=known_late_sizes() if options.late_libraries else None,
         no_initial_values=options.no_initial_values,
         no_weights=options.no_weights,
     )

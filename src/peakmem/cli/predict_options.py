@@ -128,7 +128,7 @@ class PredictOptions:
             no_range=self.no_range,
             assume="",
             build_on_device=self.build_on_device,
-            late_compiler=not self.compile,
+            late_libraries=not self.compile,
             no_initial_values=draws_for_nothing(self.what),
             no_weights=False,
             output="hide",

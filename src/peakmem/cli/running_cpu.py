@@ -22,7 +22,7 @@ from peakmem.session.command import interpreter, resolve
 from peakmem.session.framework import framework_of_command
 from peakmem.session.launching_cpu import CpuRun, launch_on_cpu
 from peakmem.session.running import Ended, Question
-from peakmem.session.spared import known_compiler_sizes, known_exit_sizes, remember_sizes
+from peakmem.session.spared import known_exit_sizes, known_late_sizes, remember_sizes
 from peakmem.units import parse_size
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ def plan_on_cpu(options: RunOptions) -> CpuRun:
         question=Question(
             steps=checked_steps(options.steps),
             no_weights=options.no_weights,
-            late_compiler=True,
-            compiler_sizes=known_compiler_sizes(),
+            late_libraries=True,
+            late_sizes=known_late_sizes(),
             exit_sizes=known_exit_sizes(),
             count_layers=options.explain,
         ),

@@ -98,7 +98,7 @@ def _roles(found: dict[str, Any]) -> tuple[HostPart, ...]:
 
 def _too_much(recording: dict[str, Any]) -> int:
     """By how much more the watched process holds than the script alone: peakmem, but for what it has left out."""
-    return int(recording["own"]) - int(recording["compiler"]["left_out"]) - _hollow(recording, "resident")
+    return int(recording["own"]) - int(recording["late"]["left_out"]) - _hollow(recording, "resident")
 
 
 def _hollow(recording: dict[str, Any], what: str) -> int:

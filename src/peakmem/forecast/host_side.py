@@ -173,11 +173,11 @@ def _spared(facts: Mapping[str, Any], *, resident: int) -> tuple[HostPart, ...]:
     """What peakmem has left out of its own training script, and a script of its own kind would hold."""
     spared = facts.get("spared") or {}
     built = sum(size for kind, size in (facts.get("at_cuda") or {}).items() if kind != "peak")
-    compiler, initial = spared.get("compiler", 0), spared.get("initial_values", 0)
+    unused, initial = spared.get("late", 0), spared.get("initial_values", 0)
     more = max(built + initial - resident, 0) if initial else 0
-    if not any(name in spared.get("compiler_with", "") for name in _LOAD_COMPILER):
+    if not any(name in spared.get("late_with", "") for name in _LOAD_COMPILER):
         # It comes with the optimizer, when the initial values have left the host: the higher of the two is the peak.
-        more, compiler = (more, 0) if more > compiler else (0, compiler)
+        more, unused = (more, 0) if more > unused else (0, unused)
     return (
         HostPart(
             name="initial values",
@@ -186,10 +186,10 @@ def _spared(facts: Mapping[str, Any], *, resident: int) -> tuple[HostPart, ...]:
             note="of a model that is built on the host and then moved; they were not drawn here",
         ),
         HostPart(
-            name="compiler",
-            bytes=compiler,
+            name="unused libraries",
+            bytes=unused,
             source="measured",
-            note="torch._dynamo, which the first optimizer imports; it was not loaded here",
+            note="torch._dynamo and others that get imported, though nothing uses them; they were not loaded here",
         ),
     )
 

@@ -40,8 +40,8 @@ class Question:
     record: bool = True
     stacks: bool = True
     build_on_device: bool = False
-    late_compiler: bool = False
-    compiler_sizes: Mapping[str, int] | None = None
+    late_libraries: bool = False
+    late_sizes: Mapping[str, int] | None = None
     exit_sizes: Mapping[str, int] | None = None
     hollow: Hollow | None = None
     no_initial_values: bool = False

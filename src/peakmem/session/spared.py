@@ -1,6 +1,6 @@
 """What runs do without once they know what it takes on the host, and which a forecast counts all the same.
 
-PyTorch's compiler, which a script's first optimizer loads; and the unloading of the libraries at a process's end.
+Libraries that are imported and not used, such as PyTorch's compiler; and the unloading of libraries at a process's end.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 import platformdirs
 
 _MOST = 2**36
-"""Bytes that neither the compiler nor the libraries of any build come near: they take a few hundred MiB."""
+"""Bytes that neither libraries left out nor those of any build come near: they take a few hundred MiB."""
 
 
-def known_compiler_sizes() -> dict[str, int]:
-    """Bytes that the compiler holds, by what it hangs on (`session/inside/compiler.py`)."""
-    return _known("compiler-sizes.json")
+def known_late_sizes() -> dict[str, int]:
+    """Bytes that libraries hold which are not loaded, by what it hangs on (`session/inside/late.py`)."""
+    return _known("late-sizes.json")
 
 
 def known_exit_sizes() -> dict[str, int]:
@@ -30,9 +30,9 @@ def known_exit_sizes() -> dict[str, int]:
 def remember_sizes(recording: Mapping[str, Any]) -> None:
     """Keep what a run has found out, if it did."""
     spared = (recording.get("host") or {}).get("spared") or {}  # of a run on the virtual GPU
-    _remember("compiler-sizes.json", spared.get("compiler_with"), spared.get("compiler"))
-    compiler = recording.get("compiler") or {}  # of one on the CPU
-    _remember("compiler-sizes.json", compiler.get("with"), compiler.get("size"))
+    _remember("late-sizes.json", spared.get("late_with"), spared.get("late"))
+    late = recording.get("late") or {}  # of one on the CPU
+    _remember("late-sizes.json", late.get("with"), late.get("size"))
     _remember("exit-sizes.json", recording.get("exit_with"), (recording.get("left") or {}).get("touched"))
 
 

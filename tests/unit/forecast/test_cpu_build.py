@@ -33,7 +33,7 @@ def recording(**changes: Any) -> dict[str, Any]:
         "steady": True,
         "base": 220 * MIB,
         "own": 2 * MIB,
-        "compiler": {"with": "", "size": 0, "left_out": 0},
+        "late": {"with": "", "size": 0, "left_out": 0},
         "outside": 312 * MIB,
         "end": {"resident": 320 * MIB, "highest": 350 * MIB},
         "left": {"live": 0, "mapped": 0, "heap": 0, "touched": 0},
@@ -77,12 +77,12 @@ def test_the_parts_close_the_sum_without_what_peakmem_takes_itself() -> None:
     assert host.course.step == (0, 0, 0, -1)
 
 
-def test_the_compiler_that_was_left_out_counts_as_loaded() -> None:
-    with_it = forecast(recording(compiler=LEFT_OUT)).host
+def test_libraries_that_were_left_out_count_as_loaded() -> None:
+    with_it = forecast(recording(late=LEFT_OUT)).host
     assert with_it.peak_rss == 670 * MIB
     assert {part.name: part.bytes // MIB for part in with_it.parts}["loaded later"] == 160
     assert with_it.steps[0].peak_rss == 668 * MIB
-    small = recording(compiler=LEFT_OUT, highest=SMALL, left=left(touched=120))
+    small = recording(late=LEFT_OUT, highest=SMALL, left=left(touched=120))
     assert forecast(small).host.peak_rss == (310 + 70 + 120) * MIB
 
 

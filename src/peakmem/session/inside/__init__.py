@@ -55,10 +55,10 @@ def start():
             from . import watching
 
             watched(watching.install(torch, config))
-        if config.late_compiler:
-            from . import compiler
+        if config.late_libraries:
+            from . import late
 
-            compiler.load_late(torch)
+            late.load_late(torch)
 
     def watch_tensorflow(framework):
         if config.device == "cpu":

@@ -15,65 +15,32 @@ import os
 import sys
 import types
 
+from .importing import spec_of_imported
+
 NAME = "torch._dynamo"
 _FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
 
 
-_BESIDE = ("timm", "torchvision", "transformers", "sympy", "torch.distributed.tensor")
-"""Who has loaded a part of what the compiler imports."""
-_standing_in: list = []
-
-
-def load_late(torch):
-    """Put the stand-in in place, unless the compiler was imported already."""
-    if NAME in sys.modules or not os.path.isdir(os.path.join(torch.__path__[0], "_dynamo")):
-        return
-    later = _Later(torch)
-    later.install()
-    _standing_in.append(later)
-
-
-def key_of(torch):
-    """What sizes hang on that are kept from run to run: the versions, and what else is loaded."""
-    beside = ",".join(name for name in _BESIDE if name in sys.modules)
-    return f"{torch.__version__} {sys.version_info[0]}.{sys.version_info[1]} {beside}"
-
-
-def left_out(torch, known, resident):
-    """By how much more would be resident with the compiler loaded, which the script would have loaded for real.
+class Compiler:
+    """The stand-ins, what they were told, and how the real compiler takes their place.
 
     Args:
         torch: the package.
-        known: bytes by what else is loaded, from earlier runs; where it is not known, the compiler is loaded to see.
-            None: nobody asks.
-        resident: gives the resident bytes of this process.
-
-    Returns:
-        What it hangs on, and bytes; None where the compiler was loaded, or can't be.
+        loading: makes a context manager for the time that the real one is imported in.
     """
-    if known is None or not _standing_in or _standing_in[0].loaded:
-        return None
-    key = key_of(torch)
-    if key not in known:
-        before = resident()
-        try:
-            _standing_in[0].load()
-        except Exception:
-            return None
-        known = {key: max(resident() - before, 0)}
-    return key, known[key]
 
-
-class _Later:
-    """The stand-ins, what they were told, and how the real compiler takes their place."""
-
-    def __init__(self, torch):
+    def __init__(self, torch, loading):
         self._torch = torch
+        self._around_load = loading
         self._told = []
         self._loading = False
         self._modules = {}
 
     def install(self):
+        """Put the stand-ins in place, unless the compiler was imported already, or is not there."""
+        if NAME in sys.modules or not os.path.isdir(os.path.join(self._torch.__path__[0], "_dynamo")):
+            self._loading = True
+            return
         package = self._module(NAME)
         package.__path__ = [os.path.join(self._torch.__path__[0], "_dynamo")]
         package.graph_break = self._nothing("graph_break")
@@ -85,27 +52,26 @@ class _Later:
         traced.TransformGetItemToIndex = self._later("_trace_wrapped_higher_order_op", "TransformGetItemToIndex")
         sys.modules.update(self._modules)
         self._torch._dynamo = package
-        self._finder = _Finder(self)
-        sys.meta_path.insert(0, self._finder)
+        sys.meta_path.insert(0, _Finder(self))
 
     @property
-    def loaded(self):
-        """Whether the real one is there."""
-        return self._loading
+    def left_out(self):
+        """Its name, if it is not there."""
+        return [] if self._loading else [NAME]
 
     def load(self):
         """The real compiler."""
         if not self._loading:
             self._loading = True
-            sys.meta_path.remove(self._finder)
             for name, module in self._modules.items():
                 if sys.modules.get(name) is module:
                     del sys.modules[name]
-            real = importlib.import_module(NAME)
-            for name, functions in self._told:
-                getattr(real, name)(*functions)
-            for name, module in self._modules.items():
-                vars(module).update(vars(importlib.import_module(name)))
+            with self._around_load():
+                real = importlib.import_module(NAME)
+                for name, functions in self._told:
+                    getattr(real, name)(*functions)
+                for name, module in self._modules.items():
+                    vars(module).update(vars(importlib.import_module(name)))
         return importlib.import_module(NAME)
 
     def _module(self, name):
@@ -171,28 +137,11 @@ class _Later:
 class _Finder(importlib.abc.MetaPathFinder):
     """Loads the real compiler when another of its modules is imported."""
 
-    def __init__(self, later):
-        self._later = later
+    def __init__(self, compiler):
+        self._compiler = compiler
 
     def find_spec(self, fullname, path=None, target=None):
-        if not fullname.startswith(NAME + "."):
+        if not fullname.startswith(NAME + ".") or not self._compiler.left_out:
             return None
-        self._later.load()
-        module = sys.modules.get(fullname)
-        if module is None:
-            return None  # the other finders know
-        return importlib.machinery.ModuleSpec(fullname, _There(module), origin=getattr(module, "__file__", None))
-
-
-class _There(importlib.abc.Loader):
-    """Gives a module that was imported on the way."""
-
-    def __init__(self, module):
-        self._module = module
-        self._spec = module.__spec__
-
-    def create_module(self, spec):
-        return self._module
-
-    def exec_module(self, module):
-        module.__spec__ = self._spec
+        self._compiler.load()
+        return spec_of_imported(fullname)

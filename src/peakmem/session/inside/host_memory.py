@@ -3,7 +3,7 @@
 import gc
 import os
 
-from . import compiler, initial
+from . import initial, late
 from .loaders import Loaders
 
 _KINDS = {"VmHWM": "peak", "RssAnon": "anonymous", "RssFile": "file", "RssShmem": "shared"}
@@ -20,7 +20,7 @@ class HostMemory:
 
     def __init__(self, torch, native, settings):
         folder = settings.folder
-        self._compiler_sizes = settings.compiler_sizes
+        self._late_sizes = settings.late_sizes
         self._torch = torch
         self._native = native
         self._folder = folder
@@ -87,10 +87,10 @@ class HostMemory:
 
     def _spared(self):
         """What is not resident since peakmem left it out; sizes in bytes."""
-        found = compiler.left_out(self._torch, self._compiler_sizes, _resident_now)
+        found = late.left_out(self._torch, self._late_sizes)
         return {
-            "compiler": found[1] if found else 0,
-            "compiler_with": found[0] if found else "",
+            "late": found[1] if found else 0,
+            "late_with": found[0] if found else "",
             "initial_values": initial.spared(),
         }
 
@@ -129,10 +129,6 @@ def _count_nodes(roots):
         seen.add(node)
         waiting += [following for following, _ in node.next_functions if following is not None]
     return len(seen)
-
-
-def _resident_now():
-    return sum(size for kind, size in resident().items() if kind != "peak")
 
 
 def resident():

@@ -1,6 +1,7 @@
 """Run a function right after a module was imported for the first time, whoever imports it, or right before."""
 
 import importlib.abc
+import importlib.machinery
 import importlib.util
 import sys
 
@@ -62,3 +63,31 @@ def when_imported(name, then, *, first=lambda: None):
         then(sys.modules[name])
     else:
         sys.meta_path.insert(0, _Finder(name, then, first))
+
+
+def spec_of_imported(name):
+    """What a finder gives when looking for a module has imported it; None if it has not.
+
+    importlib takes the module's own spec where it has one (CPython 3.10 to 3.13, `_find_spec`), and would run the module
+    again with it: so it has none until the import is done.
+    """
+    module = sys.modules.get(name)
+    if module is None:
+        return None
+    spec = importlib.machinery.ModuleSpec(name, _Imported(module, module.__spec__))
+    vars(module)["__spec__"] = None  # a module may forbid to set attributes
+    return spec
+
+
+class _Imported(importlib.abc.Loader):
+    """Gives a module that is there already."""
+
+    def __init__(self, module, spec):
+        self._module = module
+        self._spec = spec
+
+    def create_module(self, spec):
+        return self._module
+
+    def exec_module(self, module):
+        vars(module)["__spec__"] = self._spec

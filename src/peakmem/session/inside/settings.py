@@ -16,9 +16,9 @@ class Settings:
         record: whether the allocator's history is kept.
         stacks: whether the history carries Python stacks.
         build_on_device: whether parameters are made on the GPU straight away.
-        late_compiler: whether PyTorch's compiler is loaded only when something asks for it.
-        compiler_sizes: what it was seen to hold, as `compiler.left_out` has it; None: nobody asks.
-        exit_sizes: what was seen to be touched when libraries are unloaded, by `compiler.key_of`; None: nobody asks.
+        late_libraries: whether libraries that are imported and hardly used are loaded when something uses them (`late.py`).
+        late_sizes: what they were seen to hold, as `late.left_out` has it; None: nobody asks.
+        exit_sizes: what was seen to be touched when libraries are unloaded, by `late.key_of`; None: nobody asks.
         hollow: libraries that are replaced, as `host/hollow.py` describes them; None: none are.
         no_initial_values: whether initial values that a model draws on the host are left out.
         no_weights: whether `from_pretrained` and its like build from a configuration alone.
@@ -35,8 +35,8 @@ class Settings:
     record: bool = True
     stacks: bool = True
     build_on_device: bool = False
-    late_compiler: bool = False
-    compiler_sizes: "dict[str, int] | None" = None
+    late_libraries: bool = False
+    late_sizes: "dict[str, int] | None" = None
     exit_sizes: "dict[str, int] | None" = None
     hollow: "dict | None" = None
     no_initial_values: bool = False

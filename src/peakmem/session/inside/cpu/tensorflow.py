@@ -140,7 +140,7 @@ class CpuTensorflowWatch(Ending):
             "base": self._base,
             "own": self._own,
             "outside": 0,
-            "compiler": {"with": "", "size": 0, "left_out": 0},
+            "late": {"with": "", "size": 0, "left_out": 0},
             "left": None,
             "highest": self._highest,
             "steps": self._rows,

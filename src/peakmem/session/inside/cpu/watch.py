@@ -7,10 +7,11 @@ import threading
 import time
 import weakref
 
-from .. import compiler, garbage, stopping
+from .. import garbage, late, stopping
 from ..ending import Ending
 from ..keras import Optimizers
 from ..recording import FORMAT
+from ..resident import resident_bytes
 from ..steps import StepClock, watch_new_optimizers
 from ..writing import plain
 from . import checkpoints, hollow, operators, recurrent
@@ -64,13 +65,13 @@ class CpuWatch(Ending):
         self._base = 0
         self._own = 0
         self._at_fork = 0
-        self._compiler = {"with": "", "size": 0, "left_out": 0}
+        self._late = {"with": "", "size": 0}
         self._hollow = {"resident": 0, "touched": 0}
 
     def install(self):
         """Hook into torch; from here on large kernels are skipped."""
         torch = self.torch
-        self._base = _resident()
+        self._base = resident_bytes()
         stands_for = self.settings.hollow
         if stands_for and hollow.stand_in(stands_for["libraries"]):
             self._hollow = {"resident": stands_for["resident"], "touched": stands_for["touched"]}
@@ -92,7 +93,7 @@ class CpuWatch(Ending):
         self.watch_the_end()
         os.register_at_fork(before=self._before_fork, after_in_child=self._forked)
         # What peakmem itself takes of the process; `torch.optim` is imported by `import torch` in any case.
-        self._own = max(0, _resident() - self._base)
+        self._own = max(0, resident_bytes() - self._base)
         self.writer.progress("torch", torch=torch.__version__)
 
     def _before_fork(self):
@@ -135,17 +136,17 @@ class CpuWatch(Ending):
         self._marks.append((state.events, phase, len(self.clock.steps)))
 
     def _optimizer_made(self):
-        if not self._compiler["with"]:
-            self._leave_compiler_out()
+        if not self._late["with"]:
+            self._leave_libraries_out()
         self.enter("forward")
 
-    def _leave_compiler_out(self):
-        """The script would have loaded the compiler for its first optimizer; if nobody knows what it takes, it is."""
-        known = self.settings.compiler_sizes
-        left_out = compiler.left_out(self.torch, known, _resident)
+    def _leave_libraries_out(self):
+        """The script would have loaded the compiler by its first optimizer; if nobody knows what it takes, it is."""
+        known = self.settings.late_sizes
+        left_out = late.left_out(self.torch, known)
         if left_out is not None:
             key, size = left_out
-            self._compiler = {"with": key, "size": size, "left_out": size if key in known else 0}
+            self._late = {"with": key, "size": size}
             self.native.look()
 
     def backward_done(self):
@@ -219,7 +220,7 @@ class CpuWatch(Ending):
         self.native.look()
         self.enter("other")
         self._roles.at_peak(self.native)
-        key = compiler.key_of(self.torch) + (", hollow" if self._hollow["resident"] else "")
+        key = late.key_of(self.torch) + (", hollow" if self._hollow["resident"] else "")
         touched = (self.settings.exit_sizes or {}).get(key)
         self.writer.recording(plain({**self._describe(reason), "exit_with": key, "exit_touched": touched}))
         if touched is not None and self._most_at_exit(touched) < self._highest["resident"]:
@@ -249,7 +250,7 @@ class CpuWatch(Ending):
             "base": self._base,
             "own": self._own,
             "outside": state.outside,
-            "compiler": self._compiler,
+            "late": {**self._late, "left_out": late.not_loaded()},
             "hollow": self._hollow,
             "end": _resident_and_highest(),
             "highest": self._highest,
@@ -274,8 +275,3 @@ def _resident_and_highest():
             if line.startswith((b"VmHWM:", b"VmRSS:")):
                 found[line[:5].decode()] = int(line.split()[1]) * 1024
     return {"resident": found.get("VmRSS", 0), "highest": found.get("VmHWM", 0)}
-
-
-def _resident():
-    with open("/proc/self/statm", "rb") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
