@@ -68,8 +68,8 @@ def when_imported(name, then, *, first=lambda: None):
 def spec_of_imported(name):
     """What a finder gives when looking for a module has imported it; None if it has not.
 
-    importlib takes the module's own spec where it has one (CPython 3.10 to 3.13, `_find_spec`), and would run the module
-    again with it: so it has none until the import is done.
+    importlib takes the module's own spec where it has one (CPython 3.10 to 3.13, `_find_spec`), and would run the
+    module again with it: so it has none until the import is done.
     """
     module = sys.modules.get(name)
     if module is None:

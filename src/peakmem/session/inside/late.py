@@ -24,7 +24,7 @@ class _Late:
         self._key = ""
         self.counted = None
         """Bytes that somebody counts for what is not loaded, less what has been loaded since; None: nobody does."""
-        self._groups = [
+        self._groups: list = [
             Compiler(torch, self._load),
             LateModules(ATTENTION, "torch", self._load),
             LateModules(SCIPY, "scipy", self._load),

@@ -157,9 +157,11 @@ class LateModules:
 
 def _constant(name, source):
     found = re.search(rf"^{name}(?:\s*:[^=\n]+)?\s*=\s*(.+)$", source, re.MULTILINE)
+    if found is None:
+        raise LookupError(name)
     try:
         return ast.literal_eval(found[1])
-    except (TypeError, ValueError, SyntaxError):
+    except (ValueError, SyntaxError):
         raise LookupError(name) from None
 
 

@@ -16,7 +16,7 @@ class Settings:
         record: whether the allocator's history is kept.
         stacks: whether the history carries Python stacks.
         build_on_device: whether parameters are made on the GPU straight away.
-        late_libraries: whether libraries that are imported and hardly used are loaded when something uses them (`late.py`).
+        late_libraries: whether libraries that are imported and hardly used wait for something to use them (`late.py`).
         late_sizes: what they were seen to hold, as `late.left_out` has it; None: nobody asks.
         exit_sizes: what was seen to be touched when libraries are unloaded, by `late.key_of`; None: nobody asks.
         hollow: libraries that are replaced, as `host/hollow.py` describes them; None: none are.
