@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,6 +22,7 @@ from peakmem.host.hollow import Hollow
 from peakmem.host.pinned import PinnedPages
 from peakmem.host.tape import Tape, Taped
 from peakmem.session.reading import Outcome, read_outcome
+from peakmem.session.spared import scans_folder
 
 _HERE = Path(__file__).parent
 INTERRUPT_GRACE_SECONDS = 10
@@ -50,6 +51,7 @@ class Question:
     changes: tuple[str, ...] = ()
     count_layers: bool = False
     device: str = "gpu"
+    scans: str | None = field(default_factory=scans_folder)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

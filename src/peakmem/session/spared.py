@@ -36,6 +36,11 @@ def remember_sizes(recording: Mapping[str, Any]) -> None:
     _remember("exit-sizes.json", recording.get("exit_with"), (recording.get("left") or {}).get("touched"))
 
 
+def scans_folder() -> str:
+    """Where the watched processes keep what libraries find in their own files (`session/inside/scans.py`)."""
+    return str(_path("scans"))
+
+
 def _known(name: str) -> dict[str, int]:
     try:
         found = json.loads(_path(name).read_text(encoding="utf-8"))

@@ -73,10 +73,17 @@ def start():
         for found in watches:
             found.keras_imported(keras)
 
+    def keep_scans(module):
+        from . import scans
+
+        scans.keep(module, config.scans)
+
     importing.when_imported("torch", watch, first=before_torch)
     importing.when_imported("tensorflow", watch_tensorflow)
     importing.when_imported("keras", watch_keras)
     importing.when_imported("tf_keras", watch_keras)
+    if config.scans:
+        importing.when_imported("transformers.utils.import_utils", keep_scans)
     if config.no_weights:
         from . import weights
 

@@ -27,6 +27,7 @@ class Settings:
         count_layers: whether what layers give on the CPU is counted, for a calculation by hand; on a GPU it always is.
         measure: whether the process runs on a real GPU, or none, and is only asked for PyTorch's counters at its end.
         device: "gpu" (the virtual one) or "cpu".
+        scans: the folder that keeps what libraries find in their own files (`scans.py`); None: they look each time.
     """
 
     folder: str
@@ -46,6 +47,7 @@ class Settings:
     count_layers: bool = False
     measure: bool = False
     device: str = "gpu"
+    scans: "str | None" = None
 
 
 def read():
